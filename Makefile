@@ -1,0 +1,72 @@
+# Every target sets up what it needs: on a fresh clone, `make demo` and `make test` are enough.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test slow check lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Twice quiet: nothing but errors.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -qq
+
+# The first Python that is new enough; `make test PYTHON=/path/to/python` names another one.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if $$candidate -c '$(NEW_ENOUGH)' 2>/dev/null; then echo $$candidate; break; fi; done)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.installed ## 100 agents learn alone and together; writes demo-out/report.html
+	@$(BIN)/murmura demo --out demo-out
+	@echo "The report is $(CURDIR)/demo-out/report.html"
+
+test: $(VENV)/.installed-dev ## the quick tests
+	@$(BIN)/python -m pytest -m "not slow"
+
+slow: $(VENV)/.installed-dev ## the long tests: statistics over many runs, the paper's numbers
+	@$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.installed-dev ## formatting, lint, types and the one-way flow of imports
+	@echo "ruff format" && $(BIN)/ruff format --check .
+	@echo "ruff check" && $(BIN)/ruff check .
+	@echo "pyright" && $(BIN)/pyright
+	@echo "import-linter" && $(BIN)/lint-imports --no-logo
+
+# Pinned with hashes for every platform and every supported Python, whatever this machine is.
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --custom-compile-command "make lock"
+
+lock: | $(BIN)/python ## choose and pin the newest dependencies anew
+	@echo "Resolving the dependencies ..."
+	@$(INSTALL) uv
+	@$(COMPILE) --output-file requirements.lock
+	@$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	@! grep -nE '://|--(extra-)?index|--find-links' requirements.lock requirements-dev.lock \
+		|| { echo "A lock file must name packages only, not where they were found."; exit 1; }
+
+clean: ## remove what demo, tests and tools have written (not .venv)
+	@rm -rf demo-out build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The stamps are older than pyproject.toml or a lock file when something has to be installed again.
+$(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
+	@echo "Installing Murmura (half a minute or more, once) ..."
+	@$(INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL) --no-deps --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml requirements-dev.lock | $(BIN)/python
+	@echo "Installing Murmura and the tools for developing it (a minute or more, once) ..."
+	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@$(INSTALL) --no-deps --editable .
+	@touch $(VENV)/.installed $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' || { \
+		echo "Murmura needs Python 3.11 or newer and found none (tried $(or $(PYTHON),python3 and python3.11 to 3.14))."; \
+		echo "Install one, or say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "Python could not make a virtual environment (Debian and Ubuntu: install python3-venv)."; exit 1; }

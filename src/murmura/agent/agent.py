@@ -1,0 +1,116 @@
+"""One agent without I/O: it is told when it ticks and what arrives, and answers with messages.
+
+It knows its own data, its own model, its own clock, and of each neighbor the weight of their tie
+and the last model received. It knows nothing else: not how many agents there are, no global
+tick, nobody else's degree. So the same class runs in the simulator and on a real network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmura.errors import SimulationError
+from murmura.method.descent import descent_update
+
+NEVER_HEARD = -1
+
+
+@dataclass(frozen=True)
+class Message:
+    """A model on its way from an agent to all its neighbors, numbered by the sender's updates."""
+
+    sender: Hashable
+    number: int
+    model: NDArray[Any]
+
+
+class LocalTerm(Protocol):
+    """What an agent minimises by itself."""
+
+    def gradient(self, model: NDArray[Any]) -> NDArray[Any]: ...
+
+
+class Clock(Protocol):
+    """Tells when an agent wakes."""
+
+    def next_tick(self, updates: int, now: int) -> int | None:
+        """When the next update comes after `updates` of them, the last one now; None if never again."""
+        ...
+
+
+@dataclass
+class Neighbor:
+    """What an agent holds of a neighbor."""
+
+    weight: float
+    number: int = NEVER_HEARD
+    model: NDArray[Any] | None = None
+
+
+class Agent:
+    """Runs Eq. (4) on its own ticks with the last models that it received."""
+
+    def __init__(
+        self,
+        name: Hashable,
+        term: LocalTerm,
+        model: NDArray[Any],
+        weights: Mapping[Hashable, float],
+        *,
+        step_size: float,
+        pull: float,
+        clock: Clock,
+        now: int = 0,
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.updates = 0
+        self.neighbors = {other: Neighbor(weight) for other, weight in weights.items()}
+        self.next_tick = clock.next_tick(0, now)
+        self._term = term
+        self._step_size = step_size
+        self._pull = pull
+        self._clock = clock
+
+    def last_message(self) -> Message:
+        """The present model, numbered by the updates done; number 0 is the model it started from."""
+        return Message(self.name, self.updates, self.model)
+
+    def on_tick(self, now: int) -> list[Message]:
+        """Wake up: one update, then broadcast the new model."""
+        self.model = descent_update(
+            self.model,
+            self._neighbor_mean(),
+            self._term.gradient(self.model),
+            self._step_size,
+            self._pull,
+        )
+        self.updates += 1
+        self.next_tick = self._clock.next_tick(self.updates, now)
+        return [self.last_message()]
+
+    def on_message(self, message: Message, now: int) -> None:
+        """Keep the highest-numbered model of each neighbor."""
+        neighbor = self.neighbors.get(message.sender)
+        if neighbor is None:
+            raise SimulationError(f"agent {self.name!r} got a message from {message.sender!r}, not a neighbor")
+        if message.number > neighbor.number:
+            neighbor.number = message.number
+            neighbor.model = message.model
+
+    def _neighbor_mean(self) -> NDArray[Any]:
+        """Σ_j W_ij/D_ii·Θ_j over the neighbors heard from.
+
+        One never heard from is left out and the weights renormalised, so that a missing neighbor
+        never shrinks the model; with none at all, the own model stands in.
+        """
+        heard = [(n.weight, n.model) for n in self.neighbors.values() if n.model is not None]
+        if not heard:
+            return self.model
+        weights = np.array([weight for weight, _ in heard], self.model.dtype)
+        return weights @ np.stack([model for _, model in heard]) / weights.sum()

@@ -1,0 +1,84 @@
+"""How models travel between neighbors, for the compiled sweeps.
+
+`Direct` is the paper's network: a broadcast is there at once, so an agent reads its neighbors'
+models where they stand. `murmura.engine.mail.Mail` is a network with delays, losses and absences.
+The sweeps call the functions below; numba picks the code by the type of the link.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from murmura.objective.kernels import prefetch_range
+from murmura.randomness.clocks import NEVER, tick_gap
+
+
+class Direct(NamedTuple):
+    """Every broadcast arrives at once; `shares` are the weights W_ij / D_ii."""
+
+    shares: NDArray[Any]
+
+
+def has_room(link, network, agent):  # noqa: ANN001, ANN201
+    """Whether the agent's next broadcast can be stored."""
+    raise NotImplementedError("compiled code only")
+
+
+def gather(link, network, agent, following, clocks, models, mean):  # noqa: ANN001, ANN201
+    """Write the weighted mean of the neighbors' models, or the own model if there is none, into `mean`."""
+    raise NotImplementedError("compiled code only")
+
+
+def exchange(link, network, agent, clocks, models, new_model):  # noqa: ANN001, ANN201
+    """Put the new model in place, count the update, draw the next tick, and send the model out."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(has_room)
+def _direct_has_room(link, network, agent):  # noqa: ANN001, ANN202
+    if link.instance_class is Direct:
+        return lambda link, network, agent: True
+    return None
+
+
+@overload(gather)
+def _direct_gather(link, network, agent, following, clocks, models, mean):  # noqa: ANN001, ANN202
+    if link.instance_class is not Direct:
+        return None
+
+    def gather_direct(link, network, agent, following, clocks, models, mean):  # noqa: ANN001, ANN202
+        size = mean.shape[0]
+        start, stop = network.offsets[agent], network.offsets[agent + 1]
+        if start == stop:
+            mean[:] = models[agent]
+            return
+        mean[:] = 0
+        for e in range(start, stop):
+            neighbor_model, share = models[network.neighbors[e]], link.shares[e]
+            for d in range(size):
+                mean[d] += share * neighbor_model[d]
+        for e in range(network.offsets[following], network.offsets[following + 1]):
+            ahead = network.neighbors[e] * size
+            prefetch_range(models, ahead, ahead + size)
+
+    return gather_direct
+
+
+@overload(exchange)
+def _direct_exchange(link, network, agent, clocks, models, new_model):  # noqa: ANN001, ANN202
+    if link.instance_class is not Direct:
+        return None
+
+    def exchange_direct(link, network, agent, clocks, models, new_model):  # noqa: ANN001, ANN202
+        models[agent] = new_model
+        done = clocks.updates[agent] + 1
+        clocks.updates[agent] = done
+        if done < clocks.limit:
+            clocks.next_ticks[agent] += tick_gap(clocks.seed, agent, done)
+        else:
+            clocks.next_ticks[agent] = NEVER
+
+    return exchange_direct

@@ -1,0 +1,50 @@
+"""Every exception that Murmura raises on purpose.
+
+    MurmuraError
+    ├── DataError          a table, a sample or a target that cannot be used
+    ├── GraphError         weights or edges that do not make a similarity graph
+    ├── ObjectiveError     a loss, penalty or trade-off that does not fit the data
+    ├── ConfigError        a configuration file or option that cannot be read
+    ├── SimulationError    a run that was asked for something it cannot do
+    │   └── ResumeError    a saved run that does not continue the problem at hand
+    └── MissingExtra       an optional dependency that is not installed
+
+Messages name the agent, the field and the value, and say what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class MurmuraError(Exception):
+    """Base class: catch it to catch everything that Murmura refuses."""
+
+
+class DataError(MurmuraError, ValueError):
+    """A table, a sample or a target that cannot be used."""
+
+
+class GraphError(MurmuraError, ValueError):
+    """Weights or edges that do not make a similarity graph."""
+
+
+class ObjectiveError(MurmuraError, ValueError):
+    """A loss, penalty or trade-off that does not fit the data."""
+
+
+class ConfigError(MurmuraError, ValueError):
+    """A configuration file or option that cannot be read."""
+
+
+class SimulationError(MurmuraError, ValueError):
+    """A run that was asked for something it cannot do."""
+
+
+class ResumeError(SimulationError):
+    """A saved run that does not continue the problem at hand."""
+
+
+class MissingExtra(MurmuraError, ImportError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional part: pip install 'murmura[{extra}]'")

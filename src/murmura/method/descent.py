@@ -1,0 +1,95 @@
+"""Block coordinate descent on Eq. (2), made ready to run: what each agent does when it wakes.
+
+Coordinate descent and model propagation are the same rule on two kinds of local term, so both
+methods prepare a `Descent`, and every engine runs just that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmura.errors import SimulationError
+from murmura.objective import (
+    AnchoredObjective,
+    CollaborativeObjective,
+    LocalObjective,
+    Problem,
+    PropagationObjective,
+    solve_local_models,
+)
+from murmura.objective.kernels import AnchorTerm, DataTerm
+
+Vector = NDArray[Any]
+Start = str | NDArray[Any]
+
+
+def descent_update(
+    model: Vector, neighbor_mean: Vector, local_gradient: Vector, step_size: float, pull: float
+) -> Vector:
+    """Eq. (4): (1 − α)·Θ_i + α·(Σ_j W_ij/D_ii·Θ_j − μc_i·∇ℒ_i(Θ_i))."""
+    return (1 - step_size) * model + step_size * (neighbor_mean - pull * local_gradient)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """One row per agent: where it starts, how far it steps, how strongly its own data pull.
+
+    `start_is_public` says that everyone knows where everyone starts without a message; otherwise
+    each agent broadcasts its start first. With `anchors` the local terms are distances to them.
+    """
+
+    problem: Problem
+    start: NDArray[Any]
+    start_is_public: bool
+    step_sizes: NDArray[np.float64]
+    pulls: NDArray[np.float64]
+    anchors: NDArray[Any] | None = None
+
+    def local_objective(self, agent: int) -> LocalObjective | AnchoredObjective:
+        """ℒ_i of one agent."""
+        if self.anchors is not None:
+            return AnchoredObjective(self.anchors[agent])
+        features, targets = self.problem.population.samples(agent)
+        return LocalObjective(self.problem.loss, features, targets, self.problem.l2_penalties[agent])
+
+    def kernel_term(self) -> DataTerm | AnchorTerm:
+        """ℒ_i of all agents, for the compiled engines."""
+        if self.anchors is not None:
+            return AnchorTerm(self.anchors)
+        population = self.problem.population
+        return DataTerm(
+            self.problem.loss,
+            population.features,
+            population.targets,
+            population.offsets,
+            self.problem.l2_penalties.astype(population.dtype),
+        )
+
+    def objective(self) -> CollaborativeObjective | PropagationObjective:
+        """What the descent minimises."""
+        problem = self.problem
+        if self.anchors is not None:
+            return PropagationObjective(problem.graph, self.anchors, problem.confidences, problem.tradeoff)
+        return CollaborativeObjective(problem)
+
+
+def starting_models(problem: Problem, start: Start) -> tuple[NDArray[Any], bool]:
+    """Θ(0), and whether it is known to all without a message."""
+    shape, dtype = (problem.n_agents, problem.dimension), problem.population.dtype
+    if isinstance(start, str):
+        if start == "zeros":
+            return np.zeros(shape, dtype), True
+        if start == "local":
+            return solve_local_models(problem).astype(dtype), False
+        raise SimulationError(f"start must be 'zeros', 'local' or an array of models, got start={start!r}")
+    models = np.array(start, dtype)
+    if models.shape != shape:
+        raise SimulationError(f"start must have one row per agent, shape {shape}, got shape {models.shape}")
+    if not np.isfinite(models).all():
+        agent = int(np.flatnonzero(~np.isfinite(models).all(axis=1))[0])
+        raise SimulationError(f"start of agent {agent} has a value that is not finite")
+    return models, False

@@ -1,0 +1,52 @@
+"""What is minimised: losses, Eq. (1) to Eq. (3), their minima, and Prop. 1."""
+
+from murmura.objective.collaborative import CollaborativeHessian, CollaborativeObjective
+from murmura.objective.local import (
+    AnchoredObjective,
+    LocalObjective,
+    LocalObjectives,
+    solve_global_model,
+    solve_local_models,
+)
+from murmura.objective.losses import (
+    LOSS_NAMES,
+    Huber,
+    Logistic,
+    Loss,
+    Norm,
+    Quadratic,
+    Softmax,
+    gradient_bound,
+    loss_by_name,
+    public_smoothness,
+)
+from murmura.objective.optimum import Optimum, solve_optimum
+from murmura.objective.problem import Problem
+from murmura.objective.propagation import PropagationObjective
+from murmura.objective.theory import ConvergenceTheory, convergence_theory
+
+__all__ = [
+    "LOSS_NAMES",
+    "AnchoredObjective",
+    "CollaborativeHessian",
+    "CollaborativeObjective",
+    "ConvergenceTheory",
+    "Huber",
+    "LocalObjective",
+    "LocalObjectives",
+    "Logistic",
+    "Loss",
+    "Norm",
+    "Optimum",
+    "Problem",
+    "PropagationObjective",
+    "Quadratic",
+    "Softmax",
+    "convergence_theory",
+    "gradient_bound",
+    "loss_by_name",
+    "public_smoothness",
+    "solve_global_model",
+    "solve_local_models",
+    "solve_optimum",
+]

@@ -47,13 +47,13 @@ def label_array(agents: Any) -> pa.ChunkedArray:
         values = np.asarray(agents)
         if values.ndim != 1:
             raise DataError(f"agents must hold one label per row, got an array of shape {values.shape}")
-        if values.dtype.kind == "O":
-            return pa.chunked_array([pa.array(values, from_pandas=True)])
-        return pa.chunked_array([pa.array(values)])
+        converted = pa.array(values, from_pandas=values.dtype.kind == "O")
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(
             f"agents holds labels of several kinds; use text or integers throughout ({error})"
         ) from None
+    # Long text comes back in chunks already.
+    return converted if isinstance(converted, pa.ChunkedArray) else pa.chunked_array([converted])
 
 
 def packing_order(

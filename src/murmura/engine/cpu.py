@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murmura.engine.barrier import BARRIER_SIZE
 from murmura.engine.conditions import ConditionTable
 from murmura.engine.links import Direct
 from murmura.engine.mail import NEVER_HEARD, Mail, collect, post, send_start
@@ -19,8 +20,7 @@ from murmura.engine.sweeps import (
     Network,
     Rates,
     Workspace,
-    sweep_on_one_thread,
-    sweep_on_threads,
+    sweep,
 )
 from murmura.engine.traffic import vectors_sent
 from murmura.errors import SimulationError
@@ -62,7 +62,7 @@ class CpuEngine:
         self._descent, self._table, self._seed = descent, table, seed
         self.models = start.models
         self.threads = choose_threads(threads, graph.n_agents)
-        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        self._pool = ThreadPoolExecutor(max(self.threads - 1, 1))
         self._term = descent.kernel_term()
         self._network = Network(graph.offsets, graph.neighbors)
         self._rates = Rates(descent.step_sizes.astype(dtype), descent.pulls.astype(dtype))
@@ -87,14 +87,18 @@ class CpuEngine:
         _fill(self._work, self.models.shape[0])
         problem = self._term, self._network, self._link, self._rates, self._clocks, self.models, self._work
         while True:
-            if self._pool is None:
-                sweep_on_one_thread(max_sweeps, until, *problem)
-            else:
-                sweep_on_threads(self._pool, max_sweeps, until, *problem)
+            self._on_all_threads(sweep, max_sweeps, until, *problem)
             if not (isinstance(self._link, Mail) and self._link.overflow[0]):
                 return not (self.next_ticks <= until).any()
             self._link = _with_room(self._link)
             problem = (*problem[:2], self._link, *problem[3:])
+
+    def _on_all_threads(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Part 0 here, the others on the pool: compiled code that leaves the interpreter's lock alone."""
+        others = [self._pool.submit(function, part, *arguments) for part in range(1, self.threads)]
+        function(0, *arguments)
+        for other in others:
+            other.result()
 
     def vectors_sent(self, until: int) -> int:
         """Models sent along an edge up to now, lost ones included."""
@@ -134,6 +138,7 @@ def _workspace(threads: int, n_agents: int, size: int, dtype: np.dtype) -> Works
         ready=np.empty(n_agents, np.int32),
         ready_counts=np.zeros((threads, PADDING), np.int64),
         vectors=np.zeros((threads, 2, size + PADDING), dtype)[:, :, :size],
+        barrier=np.zeros(BARRIER_SIZE, np.int64),
     )
 
 

@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 from murmura.data import Population
 from murmura.engine.conditions import Conditions
 from murmura.engine.cpu import CpuEngine
+from murmura.engine.gossip_cpu import GossipCpuEngine
+from murmura.engine.gossip_reference import GossipReferenceEngine
 from murmura.engine.reference import ReferenceEngine
 from murmura.engine.schedule import time_of_tick
 from murmura.errors import ResumeError, SimulationError
-from murmura.method import CoordinateDescent, Descent, Global, Local, ModelPropagation
+from murmura.method import CoordinateDescent, Descent, Global, Gossip, GossipADMM, Local, ModelPropagation
 from murmura.objective import CollaborativeObjective, Problem
 from murmura.randomness.clocks import NEVER, TIME_UNIT
 from murmura.results.metrics import agent_metrics
 from murmura.results.trajectory import Record, Trajectory
 
-Method = Local | Global | CoordinateDescent | ModelPropagation
+Method = Local | Global | CoordinateDescent | ModelPropagation | GossipADMM
 EngineName = Literal["cpu", "reference"]
 Progress = Callable[[int, int | None], None]
 
@@ -59,6 +61,8 @@ class Engine(Protocol):
 ENGINES: Mapping[tuple[type, str], Callable[..., Engine]] = {
     (Descent, "cpu"): CpuEngine,
     (Descent, "reference"): ReferenceEngine,
+    (Gossip, "cpu"): GossipCpuEngine,
+    (Gossip, "reference"): GossipReferenceEngine,
 }
 
 
@@ -143,7 +147,7 @@ class _Run:
     def __init__(
         self,
         problem: Problem,
-        method: CoordinateDescent | ModelPropagation,
+        method: CoordinateDescent | ModelPropagation | GossipADMM,
         engine: str,
         seed: int,
         stops: Stops,
@@ -327,7 +331,9 @@ def _check_resumable(saved: Trajectory, problem: Problem, settings: Mapping[str,
     before = dict(saved.settings)
     for name in ("method", "method_settings", "engine", "seed", "updates", "record_every", "conditions"):
         if _plain(before.get(name)) != _plain(settings[name]):
-            raise ResumeError(f"the saved run had {name} = {before.get(name)!r}, this one has {settings[name]!r}")
+            raise ResumeError(
+                f"the saved run had {name} = {before.get(name)!r}, this one has {settings[name]!r}"
+            )
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from murmura.engine.conditions import ConditionTable, scheduled_tick
@@ -57,8 +58,17 @@ class DescentState:
 def initial_state(descent: Descent, seed: int, table: ConditionTable) -> DescentState:
     """Θ(0) and everyone's first tick."""
     n_agents = descent.problem.n_agents
-    ticks = np.array([scheduled_tick(table, np.uint64(seed), i, 0, 0) for i in range(n_agents)], np.int64)
+    ticks = first_ticks(table, np.uint64(seed), n_agents)
     return DescentState(descent.start.copy(), ticks, np.zeros(n_agents, np.int64))
+
+
+@njit
+def first_ticks(table, seed, n_agents):  # noqa: ANN001, ANN201
+    """When each agent wakes for the first time."""
+    ticks = np.empty(n_agents, np.int64)
+    for agent in range(n_agents):
+        ticks[agent] = scheduled_tick(table, seed, agent, 0, 0)
+    return ticks
 
 
 def reverse_edges(offsets: NDArray[np.int64], neighbors: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -8,13 +8,13 @@ that no clock is read while another thread moves it. Ties go to the lower agent 
 
 from __future__ import annotations
 
-from concurrent.futures import wait
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from murmura.engine.barrier import wait_for_all
 from murmura.engine.links import exchange, gather, has_room
 from murmura.objective.kernels import REORDER, add_local_gradient
 
@@ -50,9 +50,10 @@ class Workspace(NamedTuple):
     ready: NDArray[np.int32]
     ready_counts: NDArray[np.int64]
     vectors: NDArray[Any]
+    barrier: NDArray[np.int64]
 
 
-@njit(inline="always")
+@njit
 def comes_first(agent, network, next_ticks):
     """Whether the agent's next tick is before those of all its neighbors."""
     tick = next_ticks[agent]
@@ -64,7 +65,7 @@ def comes_first(agent, network, next_ticks):
     return True
 
 
-@njit(nogil=True)
+@njit
 def find_ready(part, until, network, link, clocks, work):
     """Phase 1, one thread's part of the agents: keep those with a tick left, list those that may fire."""
     n_agents = clocks.next_ticks.shape[0]
@@ -84,19 +85,6 @@ def find_ready(part, until, network, link, clocks, work):
     work.ready_counts[part, 0] = n_ready
 
 
-@njit
-def join_ready(n_agents, work):
-    """Close the gaps between the threads' lists, so that they share the firing evenly."""
-    parts = work.ready_counts.shape[0]
-    total = 0
-    for part in range(parts):
-        first = n_agents * part // parts
-        for k in range(work.ready_counts[part, 0]):
-            work.ready[total] = work.ready[first + k]
-            total += 1
-    return total
-
-
 @njit(fastmath=REORDER)
 def fire(agent, following, term, network, link, rates, clocks, models, vectors):
     """Eq. (4) for one agent, then its broadcast and its next tick."""
@@ -110,40 +98,31 @@ def fire(agent, following, term, network, link, rates, clocks, models, vectors):
     exchange(link, network, agent, clocks, models, mean)
 
 
-@njit(nogil=True)
+@njit
 def fire_part(part, total, term, network, link, rates, clocks, models, work):
-    """Phase 2: one thread's share of the ready agents."""
-    parts = work.ready_counts.shape[0]
+    """Phase 2: one thread's share of the ready agents, as if all threads' lists were one."""
+    n_agents, parts = models.shape[0], work.ready_counts.shape[0]
     first, last = total * part // parts, total * (part + 1) // parts
-    for k in range(first, last):
-        following = work.ready[min(k + 1, last - 1)]
-        fire(work.ready[k], following, term, network, link, rates, clocks, models, work.vectors[part])
+    before = 0
+    for other in range(parts):
+        count = work.ready_counts[other, 0]
+        ready = work.ready[n_agents * other // parts :]
+        start, stop = max(first - before, 0), min(last - before, count)
+        for k in range(start, stop):
+            following = ready[min(k + 1, stop - 1)]
+            fire(ready[k], following, term, network, link, rates, clocks, models, work.vectors[part])
+        before += count
 
 
 @njit(nogil=True)
-def sweep_on_one_thread(max_sweeps, until, term, network, link, rates, clocks, models, work):
-    """Fire all ticks up to time `until`, or stop after `max_sweeps`; returns the updates done."""
-    done = 0
+def sweep(part, max_sweeps, until, term, network, link, rates, clocks, models, work):
+    """Fire all ticks up to time `until`, or stop after `max_sweeps`; all threads call this, each with its part."""
+    parts = work.ready_counts.shape[0]
     for _ in range(max_sweeps):
-        find_ready(0, until, network, link, clocks, work)
-        total = work.ready_counts[0, 0]
+        find_ready(part, until, network, link, clocks, work)
+        wait_for_all(work.barrier, parts)
+        total = work.ready_counts[:, 0].sum()
         if total == 0:
             break
-        fire_part(0, total, term, network, link, rates, clocks, models, work)
-        done += total
-    return done
-
-
-def sweep_on_threads(pool, max_sweeps, until, term, network, link, rates, clocks, models, work):
-    """The same on a pool of threads: both phases are compiled and run outside the interpreter's lock."""
-    done = 0
-    problem = term, network, link, rates, clocks, models, work
-    parts = range(work.ready_counts.shape[0])
-    for _ in range(max_sweeps):
-        wait([pool.submit(find_ready, part, until, network, link, clocks, work) for part in parts])
-        total = join_ready(models.shape[0], work)
-        if total == 0:
-            break
-        wait([pool.submit(fire_part, part, total, *problem) for part in parts])
-        done += total
-    return done
+        fire_part(part, total, term, network, link, rates, clocks, models, work)
+        wait_for_all(work.barrier, parts)

@@ -53,8 +53,8 @@ def nearest_rows(rows: Any, k: int) -> Agents:
 def _nearest_by_tree(points: Floats, k: int) -> Agents:
     n_agents = len(points)
     listed = min(k + 2, n_agents)  # the agent itself, its neighbors, and the first one left out
-    distances, order = KDTree(points).query(points, k=listed, workers=-1)
-    own = np.equal(order, np.arange(n_agents)[:, None])
+    distances, order = map(np.asarray, KDTree(points).query(points, k=listed, workers=-1))
+    own = order == np.arange(n_agents)[:, None]
     # More than k copies of a vector may hide the agent itself; then all listed distances are 0: a tie.
     own[~own.any(axis=1), 0] = True
     others = order[~own].reshape(n_agents, listed - 1)

@@ -1,8 +1,19 @@
 """What one agent does when it wakes, as pure functions of its state."""
 
+from murmura.method.admm import Gossip, GossipADMM, paper_vectors
 from murmura.method.baselines import Global, Local
 from murmura.method.coordinate_descent import CoordinateDescent
 from murmura.method.descent import Descent, descent_update
 from murmura.method.propagation import ModelPropagation
 
-__all__ = ["CoordinateDescent", "Descent", "Global", "Local", "ModelPropagation", "descent_update"]
+__all__ = [
+    "CoordinateDescent",
+    "Descent",
+    "Global",
+    "Gossip",
+    "GossipADMM",
+    "Local",
+    "ModelPropagation",
+    "descent_update",
+    "paper_vectors",
+]

@@ -1,13 +1,8 @@
 """What is minimised: losses, Eq. (1) to Eq. (3), their minima, and Prop. 1."""
 
 from murmura.objective.collaborative import CollaborativeHessian, CollaborativeObjective
-from murmura.objective.local import (
-    AnchoredObjective,
-    LocalObjective,
-    LocalObjectives,
-    solve_global_model,
-    solve_local_models,
-)
+from murmura.objective.local import AnchoredObjective, LocalObjective
+from murmura.objective.local_batch import LocalObjectives
 from murmura.objective.losses import (
     LOSS_NAMES,
     Huber,
@@ -23,6 +18,7 @@ from murmura.objective.losses import (
 from murmura.objective.optimum import Optimum, solve_optimum
 from murmura.objective.problem import Problem
 from murmura.objective.propagation import PropagationObjective
+from murmura.objective.solitary import solve_global_model, solve_local_models
 from murmura.objective.theory import ConvergenceTheory, convergence_theory
 
 __all__ = [

@@ -1,11 +1,11 @@
-"""Eq. (1) for many agents: a truncated Newton method per agent, agents in parallel.
+"""Newton's directions for many agents: conjugate gradients per agent, agents in parallel.
 
-The Newton system is solved by conjugate gradients on products with the data, so that one method
-serves few or many features and fewer samples than features alike; started at 0 it stays in the
-span of the data where λ = 0, which gives the minimum of least norm for the quadratic loss.
+Conjugate gradients multiply with the data and never form a Hessian, so that one method serves few or
+many features and fewer samples than features alike; started at 0 they stay in the span of the data
+where λ = 0, which leads to the minimum of least norm for the quadratic loss.
 
-Vectors are updated by small loops of their own and not by array expressions: numba takes half a
-minute to compile the latter here.
+Nothing here depends on the loss, and vectors are updated by small loops and not by array
+expressions: both spare numba seconds of compilation.
 """
 
 from __future__ import annotations
@@ -20,95 +20,29 @@ from murmura.objective.passes import (
     dot,
     mean_hessian_diagonal,
     mean_hessian_product,
-    mean_loss,
-    mean_loss_gradient,
-    sample_curvatures,
+    rows_of,
 )
 
-MAX_ITERATIONS = 200
-_MAX_HALVINGS = 40
-_SUFFICIENT_DECREASE = 1e-4
-# A decrease below this share of the value is lost in its rounding, and no reason to shorten a step.
-_ROUNDING = 1e-15
-# Of the largest curvature: keeps steps finite where the loss is flat, as Huber's is far out.
+# Of the largest mean square of a feature: without penalty, keeps steps finite where the loss is
+# flat, as Huber's is far out.
 _RIDGE = 1e-9
 
 
-@njit(parallel=True)
-def minimize_each(loss, features, targets, offsets, penalties, agents, outputs, tolerance):
-    """Models (agents, outputs, features), and for each the gradient's norm relative to that at 0."""
-    models = np.zeros((agents.shape[0], outputs, features.shape[1]))
-    shortfalls = np.zeros(agents.shape[0])
-    for k in prange(agents.shape[0]):
-        first, last = offsets[agents[k]], offsets[agents[k] + 1]
-        if first < last:
-            shortfalls[k] = _minimize(
-                loss, features[first:last], targets[first:last], penalties[agents[k]], tolerance, models[k]
-            )
-    return models, shortfalls
-
-
-@njit
-def _minimize(loss, features, targets, penalty, tolerance, model):
-    """Moves `model` from 0 to the minimum; returns the norm of its gradient relative to the first."""
-    outputs = model.shape[0]
-    gradient = np.empty(model.shape)
-    curvatures = np.empty((targets.shape[0], outputs, outputs))
-    _gradient(loss, features, targets, penalty, model, gradient)
-    first = _norm(gradient)
-    norm = first
-    for _ in range(MAX_ITERATIONS):
-        if norm <= tolerance * first:
-            break
-        sample_curvatures(loss, features, targets, model, curvatures)
-        # Solve the Newton system only as well as the distance from the minimum deserves.
-        share = max(min(0.1, math.sqrt(norm / first)), 0.3 * tolerance * first / norm)
-        direction = _newton_direction(features, curvatures, penalty, gradient, share * norm)
-        if not _step(loss, features, targets, penalty, gradient, direction, model):
-            break
-        _gradient(loss, features, targets, penalty, model, gradient)
-        norm = _norm(gradient)
-    return norm / first if first > 0.0 else 0.0
-
-
-@njit
-def _gradient(loss, features, targets, penalty, model, out):
-    mean_loss_gradient(loss, features, targets, model, out)
-    _add(2.0 * penalty, model, out)
-
-
-@njit
-def _value(loss, features, targets, penalty, model):
-    return mean_loss(loss, features, targets, model) + penalty * _inner(model, model)
-
-
-@njit
-def _step(loss, features, targets, penalty, gradient, direction, model):
-    """Goes along the direction, halving the step until the value decreases enough; False if it never does."""
-    before = _value(loss, features, targets, penalty, model)
-    slope = _inner(gradient, direction)
-    length = 1.0
-    _add(length, direction, model)
-    for _ in range(_MAX_HALVINGS):
-        allowed = before + _SUFFICIENT_DECREASE * length * slope + _ROUNDING * abs(before)
-        if _value(loss, features, targets, penalty, model) <= allowed:
-            return True
-        length *= 0.5
-        _add(-length, direction, model)
-    _add(-length, direction, model)
-    return False
+@njit(parallel=True, cache=True)
+def newton_directions(features, starts, places, curvatures, penalties, gradients, goals):
+    """Solves (∇²ℒ_k) direction_k = −gradient_k until the residual's norm is at most goals[k]."""
+    out = np.empty(gradients.shape)
+    for k in prange(gradients.shape[0]):
+        own = curvatures[places[k] : places[k + 1]]
+        rows = features[rows_of(k, starts, places)]
+        _newton_direction(rows, own, penalties[k], gradients[k], goals[k], out[k])
+    return out
 
 
 @njit(cache=True)
-def _newton_direction(features, curvatures, penalty, gradient, goal):
-    """Conjugate gradients for H·direction = −gradient, until the residual's norm is at most `goal`."""
-    scales = np.empty(gradient.shape)
-    mean_hessian_diagonal(features, curvatures, scales)
-    ridge = 2.0 * penalty + _RIDGE * (scales.max() + 2.0 * penalty)
-    # Without a penalty, scaling would leave the span of the data, and with it the minimum of least norm.
-    for k in range(scales.size):
-        scales.flat[k] = scales.flat[k] + ridge if penalty > 0.0 else 1.0
-    direction = np.zeros(gradient.shape)
+def _newton_direction(features, curvatures, penalty, gradient, goal, direction):
+    ridge, scales = _preconditioner(features, curvatures, penalty, gradient.shape)
+    direction[:] = 0.0
     residual = np.zeros(gradient.shape)
     _add(-1.0, gradient, residual)
     search = np.zeros(gradient.shape)
@@ -127,7 +61,28 @@ def _newton_direction(features, curvatures, penalty, gradient, goal):
         progress = _search_along(residual, scales, progress, search)
     if _norm(direction) == 0.0:
         _add(-1.0, gradient, direction)
-    return direction
+
+
+@njit(cache=True)
+def _preconditioner(features, curvatures, penalty, shape):
+    """What is added to the Hessian's diagonal, and the diagonal then."""
+    scales = np.ones(shape)
+    if penalty == 0.0:
+        # Other scales would leave the span of the data, and with it the minimum of least norm.
+        return _RIDGE * _largest_mean_square(features), scales
+    mean_hessian_diagonal(features, curvatures, scales)
+    for k in range(shape[0]):
+        for j in range(shape[1]):
+            scales[k, j] += 2.0 * penalty
+    return 2.0 * penalty, scales
+
+
+@njit(cache=True)
+def _largest_mean_square(features):
+    largest = 0.0
+    for j in range(features.shape[1]):
+        largest = max(largest, dot(features[:, j], features[:, j]) / features.shape[0])
+    return largest
 
 
 @njit(cache=True)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.objective.local import LocalHessians, LocalObjective, LocalObjectives, checked_models
+from murmura.objective.local import LocalObjective
+from murmura.objective.local_batch import LocalHessians, LocalObjectives
 from murmura.objective.passes import disagreements, neighbor_sums
 from murmura.objective.problem import Problem
 
@@ -31,7 +32,7 @@ class CollaborativeObjective:
 
     def agent_values(self, models: NDArray[Any]) -> NDArray[np.float64]:
         """Each agent's part of Eq. (2), with half of each of its edges; the parts sum to Q."""
-        models = checked_models(self.problem, models)
+        models = self.local_objectives.checked(models)
         graph = self.problem.graph
         # An edge is seen from both of its ends, hence ¼ and not ½.
         smoothness = 0.25 * disagreements(graph.offsets, graph.neighbors, graph.weights, models)
@@ -39,13 +40,13 @@ class CollaborativeObjective:
 
     def gradient(self, models: NDArray[Any]) -> NDArray[np.float64]:
         """Eq. (3) for all agents, shape (agents, dimension)."""
-        models = checked_models(self.problem, models)
+        models = self.local_objectives.checked(models)
         local = self.local_objectives.gradients(models)
         return self._laplacian_product(models) + self._data_weights[:, None] * local
 
     def block_gradient(self, agent: int, models: NDArray[Any]) -> NDArray[np.float64]:
         """Eq. (3) for one agent: D_ii (Θ_i + μ c_i ∇ℒ_i(Θ_i)) − Σ_j W_ij Θ_j."""
-        models = checked_models(self.problem, models)
+        models = self.local_objectives.checked(models)
         neighbors, weights = self.problem.graph.neighbors_of(agent)
         degree, pull = self.problem.graph.degrees[agent], self.problem.pulls[agent]
         local = LocalObjective.of_agent(self.problem, agent).gradient(models[agent])
@@ -53,7 +54,7 @@ class CollaborativeObjective:
 
     def hessian_product(self, models: NDArray[Any], direction: NDArray[Any]) -> NDArray[np.float64]:
         """∇²Q(models) · direction, shape (agents, dimension)."""
-        return self.hessian(models).product(checked_models(self.problem, direction))
+        return self.hessian(models).product(self.local_objectives.checked(direction))
 
     def hessian(self, models: NDArray[Any]) -> CollaborativeHessian:
         """∇²Q(models), for many products at the same models."""

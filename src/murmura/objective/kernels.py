@@ -55,7 +55,7 @@ def prefetch(typing_context, array, index):  # noqa: ANN001, ANN201
     return types.void(array, types.intp), generate
 
 
-@njit(inline="always")
+@njit
 def prefetch_range(array, start, stop):
     """Start to read the flat elements from `start` to `stop`."""
     step = CACHE_LINE_BYTES // array.itemsize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,11 @@ from murmura.errors import ObjectiveError
 Point: TypeAlias = NDArray[np.float64]
 
 MAX_ITERATIONS = 200
-_MAX_HALVINGS = 40
+MAX_HALVINGS = 40
 _SUFFICIENT_DECREASE = 1e-4
 # A decrease below this share of the value is lost in its rounding, and no reason to shorten a step.
 _ROUNDING = 1e-15
-# Of the Hessian's diagonal: keeps steps finite where the function is flat.
+# Of the Hessian's diagonal: keeps steps finite where the function is nearly flat.
 _RIDGE = 1e-9
 
 
@@ -56,11 +56,17 @@ def minimize_convex(
     )
 
 
+def decrease_wanted(height: Any, descent: Any) -> Any:
+    """The change of value that a step has to undercut: a share of what the slope promises."""
+    return _SUFFICIENT_DECREASE * descent + _ROUNDING * abs(height)
+
+
 def _newton_direction(
     product: Callable[[Point], Point], diagonal: Point, slope: Point, share: float
 ) -> Point:
     """Solves H·direction = −slope until the residual's norm is at most `share` of the slope's."""
-    ridge = _RIDGE * diagonal.max()
+    # A coordinate without curvature takes a plain gradient step.
+    ridge = np.where(diagonal > 0, _RIDGE * diagonal, 1.0)
     scales = diagonal + ridge
     regularized = _Map(slope.shape, lambda direction: product(direction) + ridge * direction)
     preconditioner = _Map(slope.shape, lambda residual: residual / scales)
@@ -86,11 +92,10 @@ def _step(
     """Goes along the direction, halving the step until the value decreases enough."""
     descent = float(np.vdot(slope, direction))
     length = 1.0
-    for _ in range(_MAX_HALVINGS):
+    for _ in range(MAX_HALVINGS):
         reached = point + length * direction
         reached_height = value(reached)
-        allowed = height + _SUFFICIENT_DECREASE * length * descent + _ROUNDING * abs(height)
-        if reached_height <= allowed:
+        if reached_height <= height + decrease_wanted(height, length * descent):
             return reached, reached_height
         length /= 2
     raise ObjectiveError("no step decreases the objective any more; relax the tolerance")

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murmura.objective.collaborative import CollaborativeObjective
-from murmura.objective.local import checked_models, solve_local_models
 from murmura.objective.newton import minimize_convex
 from murmura.objective.problem import Problem
+from murmura.objective.solitary import solve_local_models
 from murmura.objective.theory import convergence_theory, data_curvatures
 
 
@@ -36,7 +36,7 @@ def solve_optimum(
     `tolerance` times that at zero models instead. Agents without neighbors get their local model.
     """
     objective = CollaborativeObjective(problem)
-    zeros = np.zeros((problem.n_agents, problem.dimension))
+    zeros = objective.local_objectives.zeros()
     gap_bound = _gap_bound(problem)
     smallest_slope = tolerance * float(np.linalg.norm(objective.gradient(zeros)))
 
@@ -50,7 +50,7 @@ def solve_optimum(
         at_models = objective.hessian(models)
         return at_models.product, at_models.diagonal()
 
-    first = zeros if start is None else checked_models(problem, start)
+    first = zeros if start is None else objective.local_objectives.checked(start)
     found = minimize_convex(objective.value, objective.gradient, hessian, first, reached)
     models, isolated = found.point.copy(), problem.graph.isolated
     if isolated.size:

@@ -158,63 +158,71 @@ def mean_hessian_diagonal(features, curvatures, out):
                 out[k, j] += share * curvatures[row, k, k] * features[row, j] * features[row, j]
 
 
-# All agents. `models` has shape (agents, outputs, features).
+# Many agents. The k-th has its samples at rows starts[k], starts[k] + 1, … of the data; places[k] is
+# where they begin, and places[k + 1] where they end, in arrays that hold the samples of these agents
+# only. `models` has shape (agents, outputs, features).
+
+
+@njit(cache=True)
+def rows_of(k, starts, places):
+    return slice(starts[k], starts[k] + places[k + 1] - places[k])
 
 
 @njit(parallel=True, cache=True)
-def all_scores(features, offsets, models):
+def all_scores(features, starts, places, models):
     """The scores of every sample under its agent's model, shape (samples, outputs)."""
-    out = np.empty((features.shape[0], models.shape[1]))
-    for agent in prange(models.shape[0]):
-        for row in range(offsets[agent], offsets[agent + 1]):
-            score_sample(features[row], models[agent], out[row])
+    out = np.empty((places[-1], models.shape[1]))
+    for k in prange(models.shape[0]):
+        rows = features[rows_of(k, starts, places)]
+        for row in range(rows.shape[0]):
+            score_sample(rows[row], models[k], out[places[k] + row])
     return out
 
 
 @njit(parallel=True)
-def mean_losses(loss, features, targets, offsets, models):
+def mean_losses(loss, features, targets, starts, places, models):
     out = np.empty(models.shape[0])
-    for agent in prange(models.shape[0]):
-        rows = slice(offsets[agent], offsets[agent + 1])
-        out[agent] = mean_loss(loss, features[rows], targets[rows], models[agent])
+    for k in prange(models.shape[0]):
+        rows = rows_of(k, starts, places)
+        out[k] = mean_loss(loss, features[rows], targets[rows], models[k])
     return out
 
 
 @njit(parallel=True)
-def mean_loss_gradients(loss, features, targets, offsets, models):
+def mean_loss_gradients(loss, features, targets, starts, places, models):
     out = np.empty(models.shape)
-    for agent in prange(models.shape[0]):
-        rows = slice(offsets[agent], offsets[agent + 1])
-        mean_loss_gradient(loss, features[rows], targets[rows], models[agent], out[agent])
+    for k in prange(models.shape[0]):
+        rows = rows_of(k, starts, places)
+        mean_loss_gradient(loss, features[rows], targets[rows], models[k], out[k])
     return out
 
 
 @njit(parallel=True)
-def all_curvatures(loss, features, targets, offsets, models):
+def all_curvatures(loss, features, targets, starts, places, models):
     outputs = models.shape[1]
-    out = np.empty((targets.shape[0], outputs, outputs))
-    for agent in prange(models.shape[0]):
-        rows = slice(offsets[agent], offsets[agent + 1])
-        sample_curvatures(loss, features[rows], targets[rows], models[agent], out[rows])
+    out = np.empty((places[-1], outputs, outputs))
+    for k in prange(models.shape[0]):
+        rows = rows_of(k, starts, places)
+        own = out[places[k] : places[k + 1]]
+        sample_curvatures(loss, features[rows], targets[rows], models[k], own)
     return out
 
 
 @njit(parallel=True, cache=True)
-def mean_hessian_products(features, offsets, curvatures, directions):
+def mean_hessian_products(features, starts, places, curvatures, directions):
     out = np.empty(directions.shape)
-    for agent in prange(directions.shape[0]):
-        rows = slice(offsets[agent], offsets[agent + 1])
-        mean_hessian_product(features[rows], curvatures[rows], directions[agent], out[agent])
+    for k in prange(directions.shape[0]):
+        rows = rows_of(k, starts, places)
+        mean_hessian_product(features[rows], curvatures[places[k] : places[k + 1]], directions[k], out[k])
     return out
 
 
 @njit(parallel=True, cache=True)
-def mean_hessian_diagonals(features, offsets, curvatures):
-    outputs = curvatures.shape[1]
-    out = np.empty((offsets.shape[0] - 1, outputs, features.shape[1]))
-    for agent in prange(offsets.shape[0] - 1):
-        rows = slice(offsets[agent], offsets[agent + 1])
-        mean_hessian_diagonal(features[rows], curvatures[rows], out[agent])
+def mean_hessian_diagonals(features, starts, places, curvatures):
+    out = np.empty((starts.shape[0], curvatures.shape[1], features.shape[1]))
+    for k in prange(starts.shape[0]):
+        rows = rows_of(k, starts, places)
+        mean_hessian_diagonal(features[rows], curvatures[places[k] : places[k + 1]], out[k])
     return out
 
 

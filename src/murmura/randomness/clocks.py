@@ -24,12 +24,20 @@ HIGH_WORD = np.uint64(32)
 FRACTION_SHIFT = np.uint64(64 - UNIT_BITS)
 
 
-@njit(inline="always")
+@njit
 def random_pair(seed, agent, update, stream, block, lane):
     """Two 64-bit words for this purpose, block after block."""
     purpose = np.uint64(stream) | (np.uint64(block) << BLOCK_SHIFT)
     a, b, c, d = philox(seed, agent, update, purpose, lane)
     return (a << HIGH_WORD) | b, (c << HIGH_WORD) | d
+
+
+@njit
+def nth_word(seed, agent, update, stream, lane, n, spare):
+    """The n-th 64-bit word for this purpose and the one after it, drawn in pairs."""
+    if n & 1:
+        return spare, spare
+    return random_pair(seed, agent, update, stream, n >> 1, lane)
 
 
 @njit
@@ -39,36 +47,24 @@ def exponential(seed, agent, update, stream, lane):
     Draw a run u₁ > u₂ > … until it stops falling. A run of odd length accepts u₁ as the
     fraction; each run of even length adds one whole unit and starts anew.
     """
-    block = 0
-    word, spare = random_pair(seed, agent, update, stream, block, lane)
-    has_spare = True
     whole = 0
+    n_drawn = 0
+    spare = np.uint64(0)
     while True:
-        first = word
-        last = word
+        first, spare = nth_word(seed, agent, update, stream, lane, n_drawn, spare)
+        n_drawn += 1
+        last = first
         length = 0
         while True:
             length += 1
-            if has_spare:
-                word = spare
-                has_spare = False
-            else:
-                block += 1
-                word, spare = random_pair(seed, agent, update, stream, block, lane)
-                has_spare = True
+            word, spare = nth_word(seed, agent, update, stream, lane, n_drawn, spare)
+            n_drawn += 1
             if word >= last:
                 break
             last = word
         if length & 1:
             return (np.int64(whole) << UNIT_BITS) + np.int64(first >> FRACTION_SHIFT)
         whole += 1
-        if has_spare:
-            word = spare
-            has_spare = False
-        else:
-            block += 1
-            word, spare = random_pair(seed, agent, update, stream, block, lane)
-            has_spare = True
 
 
 @njit

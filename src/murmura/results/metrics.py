@@ -22,7 +22,7 @@ def agent_predictions(loss: Loss, population: Population, models: NDArray[Any]) 
         shape = np.shape(models)
         raise ObjectiveError(f"models must have shape (agents, dimension) = {expected}, got {shape}")
     blocks = np.ascontiguousarray(models, dtype=np.float64).reshape(len(models), loss.outputs, -1)
-    return loss.predict(all_scores(population.features, population.offsets, blocks))
+    return loss.predict(all_scores(population.features, population.offsets[:-1], population.offsets, blocks))
 
 
 def agent_metrics(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:

@@ -339,10 +339,10 @@ def per_user_rmse(task, penalty: float) -> tuple[float, float]:
 def test_local_ridge_regression_reaches_its_known_error(data, paper_task):
     """Known from another implementation: .927 for ridge with λ = .2, 1.013 for the user mean.
 
-    Between seeds the standard deviation is about .005; two seeds stay within .01 of the known
-    values unless 1 in 200 is unlucky.
+    Over 12 seeds this one gives .929 and 1.013 with standard deviations of .006 and .007, so the mean
+    of two seeds is further than .015 from the known values in about 1 of 400 pairs.
     """
     errors = [per_user_rmse(task, 0.2) for task in (paper_task, ratings_task(data, seed=1))]
     ridge, mean = np.mean(errors, axis=0)
-    assert ridge == pytest.approx(0.927, abs=0.01)
-    assert mean == pytest.approx(1.013, abs=0.01)
+    assert ridge == pytest.approx(0.927, abs=0.015)
+    assert mean == pytest.approx(1.013, abs=0.015)

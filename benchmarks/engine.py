@@ -1,0 +1,133 @@
+"""How fast the cpu engine runs, as ratios taken in one run: to the memory bandwidth, and to a NumPy loop."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from benchmarks.numpy_loop import numpy_loop
+from benchmarks.workload import benchmark_problem
+from numba import njit
+
+from murmura.engine.conditions import Conditions, scheduled_tick
+from murmura.engine.cpu import CpuEngine, choose_threads
+from murmura.engine.schedule import time_of_tick
+from murmura.engine.state import first_ticks
+from murmura.method import CoordinateDescent
+from murmura.objective.kernels import REORDER
+from murmura.randomness.clocks import NEVER
+
+REPEATS = 5
+READ_BYTES = 1 << 30
+SEED = 1
+
+
+@njit(nogil=True, fastmath=REORDER)
+def read(numbers):
+    total = numbers.dtype.type(0)
+    for k in range(numbers.shape[0]):
+        total += numbers[k]
+    return total
+
+
+def machine_bandwidth(numbers, threads: int) -> float:
+    """Bytes a second: the best of several reads of at least 1 GB by this many threads."""
+    if numbers.nbytes < READ_BYTES:
+        numbers = np.ones(READ_BYTES // numbers.itemsize, numbers.dtype)
+    parts = np.array_split(numbers, threads)
+    read(parts[0][:16])
+    best = np.inf
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            list(pool.map(read, parts))
+            best = min(best, time.perf_counter() - started)
+    return numbers.nbytes / best
+
+
+def make_engine(descent, table, limit: int, threads: int) -> CpuEngine:
+    return CpuEngine(descent, table, SEED, limit, ideal=True, threads=threads)
+
+
+def compile_everything(threads: int) -> None:
+    """Run once on a toy problem, so that no measurement includes compilation."""
+    problem = benchmark_problem(64, 4, 4)
+    descent = CoordinateDescent().prepare(problem)
+    table = Conditions().table(64)
+    for count in {1, threads}:
+        make_engine(descent, table, 2, count).advance(NEVER - 1)
+    time_of_tick(10, table, SEED, NEVER, *first_clocks(table, 64))
+
+
+def first_clocks(table, agents: int):
+    return first_ticks(table, np.uint64(SEED), agents), np.zeros(agents, np.int64)
+
+
+def updates_per_second(descent, table, limit: int, until: int, threads: int) -> float:
+    """Median of several runs over the same wake-ups, clocks included."""
+    rates = []
+    for _ in range(REPEATS):
+        engine = make_engine(descent, table, limit, threads)
+        started = time.perf_counter()
+        engine.advance(until)
+        rates.append(int(engine.updates.sum()) / (time.perf_counter() - started))
+    return float(np.median(rates))
+
+
+def numpy_updates_per_second(problem, table, ticks: int) -> tuple[float, int]:
+    """The NumPy loop on the first `ticks` wake-ups in their order, and the time of the last one."""
+    clocks = first_clocks(table, problem.n_agents)
+    until = time_of_tick(ticks, table, SEED, NEVER, *clocks)
+    wakers = wake_order(table, *clocks, until)
+    rates = []
+    for _ in range(REPEATS):
+        models = np.zeros((problem.n_agents, problem.dimension), np.float32)
+        started = time.perf_counter()
+        numpy_loop(wakers, problem, models)
+        rates.append(wakers.size / (time.perf_counter() - started))
+    return float(np.median(rates)), until
+
+
+def wake_order(table, next_ticks, updates, until: int):
+    """Which agent wakes at each tick up to `until`."""
+    times, agents = [], []
+    for agent, tick in enumerate(next_ticks.tolist()):
+        update = 0
+        while tick <= until:
+            times.append(tick)
+            agents.append(agent)
+            update += 1
+            tick = scheduled_tick(table, np.uint64(SEED), agent, update, tick)
+    return np.array(agents)[np.lexsort((agents, times))]
+
+
+def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: int | None = None) -> dict:
+    threads = choose_threads(threads, agents)
+    compile_everything(threads)
+    problem = benchmark_problem(agents, dimension, degree)
+    descent = CoordinateDescent().prepare(problem)
+    table = Conditions().table(agents)
+    limit = max(3, 300_000 // agents)
+    mean_samples = problem.population.n_samples / agents
+    mean_degree = problem.graph.neighbors.size / agents
+    bytes_per_update = 4 * (mean_samples * (dimension + 1) + (mean_degree + 2) * dimension)
+    machine = machine_bandwidth(problem.population.features.reshape(-1), threads)
+    rate = updates_per_second(descent, table, limit, NEVER - 1, threads)
+    machine = max(machine, machine_bandwidth(problem.population.features.reshape(-1), threads))
+    numpy_rate, until = numpy_updates_per_second(problem, table, min(agents, 50_000))
+    one_thread_rate = updates_per_second(descent, table, NEVER, until, 1)
+    return {
+        "agents": agents,
+        "dimension": dimension,
+        "degree": mean_degree,
+        "threads": threads,
+        "updates_per_second": rate,
+        "bytes_per_update": bytes_per_update,
+        "bandwidth_gb_s": rate * bytes_per_update / 1e9,
+        "machine_bandwidth_gb_s": machine / 1e9,
+        "bandwidth_share": rate * bytes_per_update / machine,
+        "numpy_ratio": one_thread_rate / numpy_rate,
+        "numpy_updates_per_second": numpy_rate,
+        "one_thread_updates_per_second": one_thread_rate,
+    }

@@ -1,0 +1,5 @@
+"""The `murmura` command."""
+
+from murmura.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,93 @@
+"""`murmura simulate`: a configured run on the user's own data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from murmura.cli.console import RESULTS, progress_bar, results_table, say, step, version
+from murmura.cli.interrupt import stop_on_interrupt
+from murmura.cli.output import output_folder, say_where, write_report
+from murmura.config import Config, Experiment, build
+from murmura.engine.run import simulate as run_method
+from murmura.errors import ResumeError
+from murmura.method import Global, Local
+from murmura.report import Comparison, Page
+from murmura.results.trajectory import Trajectory
+
+INTERRUPTED = 130  # what shells give a program that Ctrl-C ended
+SAVED_RUN = "run.npz"
+
+
+def simulate(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run; see docs/configuration.md.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="The folder for run.npz, models.parquet, metrics.json, report.html and the pictures."),
+    ],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run saved in --out.")] = False,
+    baselines: Annotated[
+        bool, typer.Option(help="Also solve the local and the global models, to compare with.")
+    ] = True,
+) -> None:
+    """Run a method on your data. Ctrl-C saves the run at the next barrier; --resume goes on from there."""
+    settings = Config.read(config)
+    folder = output_folder(out)
+    saved = _saved_run(folder) if resume else None
+    with step("preparing data, graph and objective"):
+        experiment = build(settings)
+    run = _run(experiment, saved)
+    run.save(folder / SAVED_RUN)
+    if run.stopped == "interrupted":
+        say(f"Saved after {run.final.ticks:,} ticks. Go on with: murmura simulate {config} --out {out} --resume")
+        raise typer.Exit(INTERRUPTED)
+    run.to_parquet(folder / "models.parquet")
+    comparison = Comparison.of(experiment.problem, *_baselines(experiment, wanted=baselines), run)
+    write_report(folder, _page(config, experiment, comparison), settings.seed, experiment.samples.targets)
+    RESULTS.print(results_table(comparison))
+    say_where(folder)
+
+
+def _saved_run(folder: Path) -> Trajectory:
+    file = folder / SAVED_RUN
+    if not file.is_file():
+        raise ResumeError(f"{file}: there is no saved run to resume; start one without --resume")
+    return Trajectory.load(file)
+
+
+def _run(experiment: Experiment, saved: Trajectory | None) -> Trajectory:
+    with stop_on_interrupt() as stop_wanted, progress_bar(f"running {experiment.method.name}") as progress:
+        return experiment.simulate(resume=saved, progress=progress, should_stop=stop_wanted)
+
+
+def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:
+    others = [method for method in (Local(), Global()) if method.name != experiment.method.name]
+    if not wanted:
+        return []
+    with step("learning alone, and one model for all"):
+        return [run_method(experiment.problem, method, test=experiment.test) for method in others]
+
+
+def _page(config: Path, experiment: Experiment, comparison: Comparison) -> Page:
+    return Page(
+        title=f"{config.stem}: {experiment.problem.n_agents:,} agents learn a model each",
+        comparison=comparison,
+        data_description=experiment.samples.description,
+        settings=_settings(experiment.config),
+        version=version(),
+        choice=experiment.choice,
+        choice_description=(
+            "Mean over agents on a part of the training samples that was held out for this choice; the test "
+            "samples have no part in it."
+        ),
+    )
+
+
+def _settings(config: Config) -> dict[str, dict[str, Any]]:
+    values = config.model_dump(by_alias=True, exclude_none=True)
+    sections = {"general": {"seed": values.pop("seed")}}
+    for name, section in values.items():
+        sections[name] = {k: v.name if isinstance(v, Path) else v for k, v in section.items()}
+    return sections

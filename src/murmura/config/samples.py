@@ -1,0 +1,71 @@
+"""The [data] section → training and test samples, and what else the data knows about its agents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmura.config.sections import Data, MovieLensData, SyntheticData, TableData
+from murmura.data import Population, linear_classification, load_movielens, ratings_task, read_population
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """One population to learn from and one to judge by; the rest only where the source has it."""
+
+    train: Population
+    test: Population | None
+    description: str
+    targets: NDArray[np.float64] | None = None
+    profiles: NDArray[np.float64] | None = None
+    profile_names: tuple[str, ...] = ()
+    rating_matrix: Any = None
+
+
+def load_samples(section: Data, seed: int) -> Samples:
+    """Read or generate the samples and hold some out for testing."""
+    if isinstance(section, SyntheticData):
+        return _synthetic(section, seed)
+    if isinstance(section, MovieLensData):
+        return _movielens(section, seed)
+    return _table(section, seed)
+
+
+def _synthetic(section: SyntheticData, seed: int) -> Samples:
+    parameters = section.model_dump(exclude={"source", "agents", "dimension"})
+    task = linear_classification(section.agents, section.dimension, seed=seed, **parameters)
+    test = task.test if section.test_samples else None
+    return Samples(task.train, test, f"The synthetic task, seed {seed}", targets=task.targets)
+
+
+def _movielens(section: MovieLensData, seed: int) -> Samples:
+    parameters = section.model_dump(exclude={"source", "folder", "dtype"})
+    task = ratings_task(load_movielens(section.folder), seed=seed, **parameters)
+    return Samples(
+        train=task.train.astype(section.dtype),
+        test=task.test.astype(section.dtype),
+        description=task.description,
+        profiles=task.user_profiles,
+        profile_names=task.profile_names,
+        rating_matrix=task.rating_matrix,
+    )
+
+
+def _table(section: TableData, seed: int) -> Samples:
+    everything = read_population(
+        section.source,
+        agent=section.agent,
+        target=section.target,
+        features=section.features,
+        dtype=section.dtype,
+    )
+    if section.intercept:
+        everything = everything.with_intercept()
+    file = section.source.name
+    if not section.test_share:
+        return Samples(everything, None, f"{file}, nothing held out for testing")
+    train, test = everything.split(section.test_share, seed)
+    return Samples(train, test, f"{file}, {section.test_share:.0%} of each agent's samples for testing")

@@ -1,0 +1,93 @@
+"""The cpu engine of gossip ADMM: the compiled sweeps over all agents, on one thread or many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmura.engine.conditions import ConditionTable
+from murmura.engine.cpu import choose_threads
+from murmura.engine.gossip_state import GossipState, check_ideal
+from murmura.engine.gossip_sweeps import Meetings, Rule, draw_edges, sweep_on_one_thread, sweep_on_threads
+from murmura.engine.state import reverse_edges
+from murmura.engine.sweeps import Network
+from murmura.method.admm import Gossip
+
+
+class GossipCpuEngine:
+    """Exact parallel gossip in numba; the same run for every number of threads."""
+
+    def __init__(
+        self,
+        gossip: Gossip,
+        table: ConditionTable,
+        seed: int,
+        limit: int,
+        *,
+        ideal: bool,
+        state: Mapping[str, NDArray[Any]] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        check_ideal(ideal)
+        graph = gossip.problem.graph
+        self._gossip = gossip
+        self._state = GossipState.from_arrays(state) if state else GossipState.begin(gossip, seed)
+        self._rule = _rule(gossip)
+        self._meetings = Meetings(
+            np.uint64(seed),
+            limit,
+            Network(graph.offsets, graph.neighbors),
+            reverse_edges(graph.offsets, graph.neighbors),
+            np.empty(graph.n_agents, np.int64),
+        )
+        draw_edges(self._meetings, self.updates)
+        self._ready = np.empty(graph.n_agents, np.int64)
+        self.threads = choose_threads(threads, graph.n_agents)
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+
+    @property
+    def models(self) -> NDArray[Any]:
+        return self._state.models
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """Ticks of the agent itself; being woken does not count."""
+        return self._state.updates
+
+    @property
+    def next_ticks(self) -> NDArray[np.int64]:
+        return self._state.next_ticks
+
+    def advance(self, until: int, max_sweeps: int = 2**62) -> bool:
+        """Do all ticks up to `until`, or `max_sweeps` sweeps; says whether all are done."""
+        run = max_sweeps, until, self._rule, self._meetings, self._state, self._ready
+        if self._pool is None:
+            sweep_on_one_thread(*run)
+        else:
+            sweep_on_threads(self._pool, self.threads, *run)
+        return not (self.next_ticks <= until).any()
+
+    def vectors_sent(self, until: int) -> int:
+        """Four per tick that has a neighbor to wake, and the first broadcasts."""
+        return self._gossip.vectors_sent(self.updates)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state, to be saved."""
+        return self._state._asdict()
+
+
+def _rule(gossip: Gossip) -> Rule:
+    dtype = gossip.start.dtype
+    return Rule(
+        gossip.kernel_term(),
+        dtype.type(gossip.penalty),
+        gossip.gradient_steps,
+        gossip.data_weights.astype(dtype),
+        gossip.step_sizes.astype(dtype),
+        gossip.stiffness.astype(dtype),
+        gossip.copy_shares.astype(dtype),
+    )

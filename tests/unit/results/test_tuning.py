@@ -1,0 +1,62 @@
+"""The choice of μ, against solving and scoring each value from scratch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from murmura.data import Population
+from murmura.errors import ObjectiveError
+from murmura.graph import SimilarityGraph
+from murmura.objective import Logistic, Loss, Problem, Quadratic, solve_optimum
+from murmura.results.metrics import agent_metrics, mean_metric
+from murmura.results.tuning import choose_tradeoff
+
+GRID = (10.0, 0.01, 1.0)
+
+
+def trial(loss: Loss, seed: int) -> tuple[Problem, Population]:
+    """Eight agents whose targets follow nearly the same model, with few samples each."""
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((8 * 30, 4))
+    scores = features @ np.array([1.0, -1.0, 0.5, 0.0]) + rng.standard_normal(len(features))
+    targets = np.where(scores >= 0, 1.0, -1.0) if loss.metric == "accuracy" else scores
+    population = Population.packed(features, targets, np.arange(0, 241, 30))
+    train, held_out = population.split(0.8, seed)
+    graph = SimilarityGraph.from_edges(8, [(i, (i + 1) % 8) for i in range(8)])
+    return Problem(train, graph, loss), held_out
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Quadratic()])
+def test_the_best_mean_over_trials_is_chosen(loss):
+    trials = [trial(loss, seed) for seed in (0, 1)]
+    choice = choose_tradeoff(trials, GRID)
+    assert choice.metric == loss.metric
+    assert [row.tradeoff for row in choice.table] == [0.01, 1.0, 10.0]
+    for row in choice.table:
+        for (problem, held_out), score in zip(trials, row.problem_scores, strict=True):
+            models = solve_optimum(problem.with_tradeoff(row.tradeoff)).models
+            assert score == pytest.approx(mean_metric(agent_metrics(loss, held_out, models)), rel=1e-3)
+        assert row.score == pytest.approx(np.mean(row.problem_scores), rel=1e-15)
+    best = max if loss.metric == "accuracy" else min
+    assert choice.best == best(choice.table, key=lambda row: row.score).tradeoff
+
+
+def test_agents_that_resemble_each_other_are_better_off_together():
+    choice = choose_tradeoff([trial(Quadratic(), seed) for seed in range(3)], (0.1, 1e4))
+    assert choice.best == 0.1
+
+
+def test_what_cannot_be_judged_is_refused():
+    problem, held_out = trial(Quadratic(), 0)
+    with pytest.raises(ObjectiveError, match="at least one problem"):
+        choose_tradeoff([], GRID)
+    with pytest.raises(ObjectiveError, match="at least one problem and one value"):
+        choose_tradeoff([(problem, held_out)], [])
+    with pytest.raises(ObjectiveError, match="different metrics"):
+        choose_tradeoff([(problem, held_out), trial(Logistic(), 0)], GRID)
+    with pytest.raises(ObjectiveError, match="validation data has 2 agents and the problem 8"):
+        choose_tradeoff([(problem, held_out.select([0, 1]))], GRID)
+    nobody = Population.packed(np.empty((0, 4)), np.empty(0), np.zeros(9, dtype=np.int64))
+    with pytest.raises(ObjectiveError, match="no samples"):
+        choose_tradeoff([(problem, nobody)], GRID)

@@ -11,9 +11,10 @@ from benchmarks.workload import benchmark_problem
 from numba import njit
 
 from murmura.engine.conditions import Conditions, scheduled_tick
-from murmura.engine.cpu import CpuEngine, choose_threads
+from murmura.engine.cpu import CpuEngine
 from murmura.engine.schedule import time_of_tick
 from murmura.engine.state import first_ticks
+from murmura.engine.sweeps import choose_threads
 from murmura.method import CoordinateDescent
 from murmura.objective.kernels import REORDER
 from murmura.randomness.clocks import NEVER

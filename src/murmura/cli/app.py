@@ -31,7 +31,8 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version it is.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version it is."),
     ] = False,
 ) -> None:
     """What holds for every command; --version has acted by the time this is called."""

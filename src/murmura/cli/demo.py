@@ -29,7 +29,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder for metrics.json, report.html and the pictures.")],
     agents: Annotated[int, typer.Option(min=3, help="How many agents.")] = 100,
     dimension: Annotated[int, typer.Option(min=2, help="How many features each sample has.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed is another population.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed is another population.")] = 0,
 ) -> None:
     """See agents learn together: the paper's synthetic task, local against global against collaborative."""
     folder = output_folder(out)
@@ -42,8 +42,8 @@ def demo(
         title=f"{agents} agents learn a model each",
         comparison=comparison,
         data_description=(
-            "The synthetic task: every agent separates points by a line of its own; agents with similar lines "
-            "are neighbors. 5 % of the training labels are wrong, the test labels are clean"
+            "The synthetic task: every agent separates points by a line of its own; agents with similar "
+            "lines are neighbors. 5 % of the training labels are wrong, the test labels are clean"
         ),
         settings=_settings(agents, dimension, seed),
         version=version(),

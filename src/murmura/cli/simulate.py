@@ -22,10 +22,14 @@ SAVED_RUN = "run.npz"
 
 
 def simulate(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run; see docs/configuration.md.")],
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.toml", help="What to run; see docs/configuration.md.")
+    ],
     out: Annotated[
         Path,
-        typer.Option(help="The folder for run.npz, models.parquet, metrics.json, report.html and the pictures."),
+        typer.Option(
+            help="The folder for run.npz, models.parquet, metrics.json, report.html and the pictures."
+        ),
     ],
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run saved in --out.")] = False,
     baselines: Annotated[
@@ -41,7 +45,8 @@ def simulate(
     run = _run(experiment, saved)
     run.save(folder / SAVED_RUN)
     if run.stopped == "interrupted":
-        say(f"Saved after {run.final.ticks:,} ticks. Go on with: murmura simulate {config} --out {out} --resume")
+        say(f"Saved after {run.final.ticks:,} ticks. Go on with:")
+        say(f"    murmura simulate {config} --out {out} --resume")
         raise typer.Exit(INTERRUPTED)
     run.to_parquet(folder / "models.parquet")
     comparison = Comparison.of(experiment.problem, *_baselines(experiment, wanted=baselines), run)

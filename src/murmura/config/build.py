@@ -6,11 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from murmura.config.graphs import build_graph
-from murmura.config.samples import Samples, load_samples
+from murmura.config.samples import Samples, load_samples, validation_samples
 from murmura.config.schema import Config
 from murmura.config.sections import AdmmMethod, BaselineMethod, DescentMethod, SimulatedMethod
 from murmura.config.sections import Method as MethodSection
@@ -74,7 +71,7 @@ def build(config: Config) -> Experiment:
     assert not isinstance(tradeoff, str)
     return Experiment(
         config=config,
-        problem=_problem(config, samples, samples.train, tradeoff),
+        problem=_problem(config, samples, tradeoff),
         method=_method(config.method),
         test=samples.test,
         choice=choice,
@@ -82,22 +79,21 @@ def build(config: Config) -> Experiment:
     )
 
 
-def _problem(config: Config, samples: Samples, train: Population, tradeoff: float) -> Problem:
+def _problem(config: Config, samples: Samples, tradeoff: float) -> Problem:
     objective = config.objective
     loss = loss_by_name(objective.loss, classes=objective.classes or 2, width=objective.width or 1.0)
-    graph = build_graph(config, samples, train, loss)
+    graph = build_graph(config, samples, loss)
     return Problem(
-        train, graph, loss, tradeoff=tradeoff, l2=objective.l2, max_samples=objective.max_samples
+        samples.train, graph, loss, tradeoff=tradeoff, l2=objective.l2, max_samples=objective.max_samples
     )
 
 
 def _choose_tradeoff(config: Config, samples: Samples) -> TradeoffChoice:
-    """On a part of the training samples held out for it; a graph from models is built without that part."""
+    """On a part of the training samples held out for it; features and graphs are made without that part."""
     share = config.objective.validation_share or VALIDATION_SHARE
-    # Another seed than that of the test split, so that the two draws are independent.
-    fit, held_out = samples.train.split(share, (config.seed + 1) % 2**64)
-    problem = _problem(config, samples, fit, TRADEOFFS[0])
-    return choose_tradeoff([(problem, held_out)], TRADEOFFS)
+    inner = validation_samples(config.data, samples, share, config.seed)
+    assert inner.test is not None
+    return choose_tradeoff([(_problem(config, inner, TRADEOFFS[0]), inner.test)], TRADEOFFS)
 
 
 def _method(section: MethodSection) -> Method:
@@ -106,9 +102,7 @@ def _method(section: MethodSection) -> Method:
     if isinstance(section, DescentMethod):
         return CoordinateDescent(start=section.start)
     if isinstance(section, AdmmMethod):
-        return GossipADMM(
-            penalty=section.penalty, gradient_steps=section.gradient_steps, start=section.start
-        )
+        return GossipADMM(penalty=section.penalty, gradient_steps=section.gradient_steps, start=section.start)
     return ModelPropagation()
 
 

@@ -24,9 +24,9 @@ from murmura.graph.tables import read_table
 from murmura.objective import Loss, Problem, solve_local_models
 
 
-def build_graph(config: Config, samples: Samples, train: Population, loss: Loss) -> SimilarityGraph:
-    """The graph over the agents of `train`."""
-    section = config.graph
+def build_graph(config: Config, samples: Samples, loss: Loss) -> SimilarityGraph:
+    """The graph over the agents of the training samples."""
+    section, train = config.graph, samples.train
     if isinstance(section, RandomGraph):
         return random_graph(train.n_agents, section.degree, config.seed)
     if isinstance(section, EdgesGraph):
@@ -35,20 +35,18 @@ def build_graph(config: Config, samples: Samples, train: Population, loss: Loss)
         return read_edges(section.file, train.agent_names, columns=columns, source=source)
     if section.origin == "profiles" and section.file is not None:
         return _profile_graph(config, section, train)
-    vectors = _vectors(config, section, samples, train, loss)
+    vectors = _vectors(config, section, samples, loss)
     source = GraphSource(section.origin)
     if isinstance(section, AngularGraph):
         return angular_graph(vectors, gamma=section.gamma, threshold=section.threshold, source=source)
     return knn_graph(vectors, section.k, metric=_metric(section), source=source)
 
 
-def _vectors(
-    config: Config, section: AngularGraph | KnnGraph, samples: Samples, train: Population, loss: Loss
-) -> Any:
+def _vectors(config: Config, section: AngularGraph | KnnGraph, samples: Samples, loss: Loss) -> Any:
     """One row per agent; [graph] and [data] are known to fit."""
     if section.origin == "models":
-        strangers = SimilarityGraph.from_edges(train.n_agents, np.empty((0, 2), np.int64))
-        return solve_local_models(Problem(train, strangers, loss, l2=config.objective.l2))
+        strangers = SimilarityGraph.from_edges(samples.train.n_agents, np.empty((0, 2), np.int64))
+        return solve_local_models(Problem(samples.train, strangers, loss, l2=config.objective.l2))
     return {
         "targets": samples.targets,
         "ratings": samples.rating_matrix,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from murmura.config.sections import (
+    AdmmMethod,
     AngularGraph,
     Data,
+    Engine,
     Graph,
     KnnGraph,
     Method,
@@ -18,9 +20,15 @@ from murmura.config.sections import (
 )
 
 
-def misfits(data: Data, graph: Graph, objective: Objective, method: Method) -> list[str]:
+def misfits(data: Data, graph: Graph, objective: Objective, method: Method, engine: Engine) -> list[str]:
     """What does not fit, in the order of the file."""
-    return [*_in_data(data), *_in_graph(graph, data), *_in_objective(objective), *_in_method(method)]
+    return [
+        *_in_data(data),
+        *_in_graph(graph, data),
+        *_in_objective(objective),
+        *_in_method(method),
+        *_in_engine(engine, method),
+    ]
 
 
 def _in_data(data: Data) -> Iterator[str]:
@@ -69,3 +77,10 @@ def _in_method(method: Method) -> Iterator[str]:
         limits = (method.updates, method.ticks, method.time, method.tolerance)
         if all(limit is None for limit in limits):
             yield "method.updates: missing; say when to stop by updates, ticks, time or tolerance"
+
+
+def _in_engine(engine: Engine, method: Method) -> Iterator[str]:
+    if isinstance(method, AdmmMethod):
+        for key in ("delay", "loss", "offline_share"):
+            if value := getattr(engine, key):
+                yield f'engine.{key}: got {value}; name = "admm" needs an ideal network, leave it out'

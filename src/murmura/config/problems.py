@@ -72,9 +72,8 @@ def _wrong(name: str, value: Any, allowed: str) -> str:
 
 def _section_model(config: type[BaseModel], place: tuple[int | str, ...]) -> type[BaseModel]:
     """The class of the section, and of its kind where it has kinds."""
-    annotation = config.model_fields[str(place[0])].annotation
+    annotation: Any = config.model_fields[str(place[0])].annotation
     if place[0] not in KINDS:
-        assert annotation is not None
         return annotation
     for kind in get_args(annotation):
         model = get_args(kind)[0] if get_origin(kind) is not None else kind
@@ -101,7 +100,9 @@ def _allowed(field: FieldInfo) -> str:
         return field.description
     for option in (field.annotation, *get_args(field.annotation)):
         # Optional fields: the description and the choices are those of the type beside None.
-        described = next((part.description for part in get_args(option)[1:] if hasattr(part, "description")), None)
+        described = next(
+            (part.description for part in get_args(option)[1:] if hasattr(part, "description")), None
+        )
         if described:
             return described
         words = [word for word in get_args(option) if isinstance(word, str)]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murmura.config.sections import Data, MovieLensData, SyntheticData, TableData
-from murmura.data import Population, linear_classification, load_movielens, ratings_task, read_population
+from murmura.data import (
+    MovieLens,
+    Population,
+    linear_classification,
+    load_movielens,
+    ratings_task,
+    read_population,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +37,25 @@ def load_samples(section: Data, seed: int) -> Samples:
     if isinstance(section, SyntheticData):
         return _synthetic(section, seed)
     if isinstance(section, MovieLensData):
-        return _movielens(section, seed)
+        return _ratings(load_movielens(section.folder), section, seed)
     return _table(section, seed)
+
+
+def validation_samples(section: Data, samples: Samples, share: float, seed: int) -> Samples:
+    """The training samples split once more, to choose settings by.
+
+    Nothing else may have been learned from the part held out, so that movie features, centres and
+    the matrix of ratings are made anew without it.
+    """
+    # Another seed than that of the test split, so that the two draws are independent.
+    other_seed = (seed + 1) % 2**64
+    if isinstance(section, MovieLensData):
+        movielens = load_movielens(section.folder)
+        train, _ = movielens.split(section.test_share, seed)
+        inner = section.model_copy(update={"test_share": share})
+        return _ratings(replace(movielens, ratings=train), inner, other_seed)
+    fit, held_out = samples.train.split(share, other_seed)
+    return replace(samples, train=fit, test=held_out)
 
 
 def _synthetic(section: SyntheticData, seed: int) -> Samples:
@@ -41,9 +65,9 @@ def _synthetic(section: SyntheticData, seed: int) -> Samples:
     return Samples(task.train, test, f"The synthetic task, seed {seed}", targets=task.targets)
 
 
-def _movielens(section: MovieLensData, seed: int) -> Samples:
+def _ratings(movielens: MovieLens, section: MovieLensData, seed: int) -> Samples:
     parameters = section.model_dump(exclude={"source", "folder", "dtype"})
-    task = ratings_task(load_movielens(section.folder), seed=seed, **parameters)
+    task = ratings_task(movielens, seed=seed, **parameters)
     return Samples(
         train=task.train.astype(section.dtype),
         test=task.test.astype(section.dtype),

@@ -113,7 +113,7 @@ class EdgesGraph(Section):
     file: Table
     columns: Annotated[
         list[str], Field(min_length=2, max_length=3, description="a list of 2 or 3 column names")
-    ] = ["source", "target", "weight"]
+    ] = Field(default=["source", "target", "weight"])
     private: Flag = False
 
 
@@ -200,9 +200,7 @@ Data: TypeAlias = Annotated[
     | Annotated[TableData, Tag("table")],
     Discriminator(_kind_of_data),
 ]
-Graph: TypeAlias = Annotated[
-    AngularGraph | KnnGraph | EdgesGraph | RandomGraph, Field(discriminator="kind")
-]
+Graph: TypeAlias = Annotated[AngularGraph | KnnGraph | EdgesGraph | RandomGraph, Field(discriminator="kind")]
 Method: TypeAlias = Annotated[
     BaselineMethod | DescentMethod | PropagationMethod | AdmmMethod, Field(discriminator="name")
 ]

@@ -1,46 +1,23 @@
-"""The cpu engine: the compiled sweeps over all agents, on one thread or many."""
+"""The cpu engine of coordinate descent and model propagation: compiled sweeps over all agents."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.engine.barrier import BARRIER_SIZE
 from murmura.engine.conditions import ConditionTable
+from murmura.engine.descent_rule import DescentRule
 from murmura.engine.links import Direct
 from murmura.engine.mail import NEVER_HEARD, Mail, collect, post, send_start
 from murmura.engine.state import DescentState, MailState, initial_state, reverse_edges
-from murmura.engine.sweeps import (
-    Clocks,
-    Network,
-    Rates,
-    Workspace,
-    sweep,
-)
+from murmura.engine.sweeps import Clocks, Network, Team
 from murmura.engine.traffic import vectors_sent
-from murmura.errors import SimulationError
 from murmura.method.descent import Descent
 
-# Below this many agents a sweep is shorter than the hand-over between threads.
-AGENTS_WORTH_A_THREAD = 2000
-# Scratch vectors and counters of different threads stay this many numbers apart.
-PADDING = 64
 FIRST_CAPACITY = 2
-
-
-def choose_threads(threads: int | None, n_agents: int) -> int:
-    """The wanted number of threads, or as many as pay."""
-    if threads is None:
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, min(available, n_agents // AGENTS_WORTH_A_THREAD))
-    if threads < 1:
-        raise SimulationError(f"threads must be at least 1, got threads={threads}")
-    return min(threads, n_agents)
 
 
 class CpuEngine:
@@ -59,20 +36,31 @@ class CpuEngine:
     ) -> None:
         graph, dtype = descent.problem.graph, descent.start.dtype
         start = DescentState.from_arrays(state) if state else initial_state(descent, seed, table)
+        network = Network(graph.offsets, graph.neighbors)
         self._descent, self._table, self._seed = descent, table, seed
-        self.models = start.models
-        self.threads = choose_threads(threads, graph.n_agents)
-        self._pool = ThreadPoolExecutor(max(self.threads - 1, 1))
-        self._term = descent.kernel_term()
-        self._network = Network(graph.offsets, graph.neighbors)
-        self._rates = Rates(descent.step_sizes.astype(dtype), descent.pulls.astype(dtype))
         self._clocks = Clocks(np.uint64(seed), limit, start.next_ticks, start.updates)
-        self._work = _workspace(self.threads, graph.n_agents, self.models.shape[1], dtype)
+        self._team = Team(threads, graph.n_agents, start.models.shape[1], dtype)
         if ideal:
             shares = graph.weights / np.repeat(graph.degrees, np.diff(graph.offsets))
-            self._link = Direct(shares.astype(dtype))
+            link = Direct(shares.astype(dtype))
         else:
-            self._link = self._open_mail(descent, table, start.mail)
+            link = _open_mail(descent, table, network, self._clocks, start)
+        self._rule = DescentRule(
+            descent.kernel_term(),
+            network,
+            link,
+            descent.step_sizes.astype(dtype),
+            descent.pulls.astype(dtype),
+            start.models,
+        )
+
+    @property
+    def threads(self) -> int:
+        return self._team.threads
+
+    @property
+    def models(self) -> NDArray[Any]:
+        return self._rule.models
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -84,21 +72,11 @@ class CpuEngine:
 
     def advance(self, until: int, max_sweeps: int = 2**62) -> bool:
         """Do all ticks up to `until`, or `max_sweeps` sweeps; says whether all are done."""
-        _fill(self._work, self.models.shape[0])
-        problem = self._term, self._network, self._link, self._rates, self._clocks, self.models, self._work
-        while True:
-            self._on_all_threads(sweep, max_sweeps, until, *problem)
-            if not (isinstance(self._link, Mail) and self._link.overflow[0]):
-                return not (self.next_ticks <= until).any()
-            self._link = _with_room(self._link)
-            problem = (*problem[:2], self._link, *problem[3:])
-
-    def _on_all_threads(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Part 0 here, the others on the pool: compiled code that leaves the interpreter's lock alone."""
-        others = [self._pool.submit(function, part, *arguments) for part in range(1, self.threads)]
-        function(0, *arguments)
-        for other in others:
-            other.result()
+        self._team.sweep(max_sweeps, until, self._rule, self._clocks)
+        link = self._rule.link
+        if isinstance(link, Mail) and link.overflow[0]:
+            self._rule = self._rule._replace(link=_with_room(link))
+        return not (self.next_ticks <= until).any()
 
     def vectors_sent(self, until: int) -> int:
         """Models sent along an edge up to now, lost ones included."""
@@ -106,47 +84,33 @@ class CpuEngine:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, to be saved."""
-        mail = _mail_state(self._link) if isinstance(self._link, Mail) else None
+        mail = _mail_state(self._rule.link) if isinstance(self._rule.link, Mail) else None
         return DescentState(self.models, self.next_ticks, self.updates, mail).to_arrays()
 
-    def _open_mail(self, descent: Descent, table: ConditionTable, state: MailState | None) -> Mail:
-        graph, size, dtype = descent.problem.graph, self.models.shape[1], self.models.dtype
-        n_edges = graph.neighbors.size
-        mail = Mail(
-            table=table,
-            weights=graph.weights.astype(dtype),
-            reverse=reverse_edges(graph.offsets, graph.neighbors),
-            sent=np.zeros(graph.n_agents, np.int64),
-            numbers=np.full(n_edges, NEVER_HEARD, np.int64),
-            inbox=np.zeros((n_edges, size), dtype),
-            pending_counts=np.zeros(n_edges, np.int64),
-            pending_arrivals=np.zeros((n_edges, FIRST_CAPACITY), np.int64),
-            pending_numbers=np.zeros((n_edges, FIRST_CAPACITY), np.int64),
-            pending_models=np.zeros((n_edges, FIRST_CAPACITY, size), dtype),
-            overflow=np.zeros(1, np.int64),
-        )
-        if state is None:
-            send_start(mail, self._network, self._clocks, self.models, descent.start_is_public)
-            return mail
-        return _restored(mail, state, self._network, self.next_ticks)
 
-
-def _workspace(threads: int, n_agents: int, size: int, dtype: np.dtype) -> Workspace:
-    return Workspace(
-        active=np.empty(n_agents, np.int32),
-        active_counts=np.zeros((threads, PADDING), np.int64),
-        ready=np.empty(n_agents, np.int32),
-        ready_counts=np.zeros((threads, PADDING), np.int64),
-        vectors=np.zeros((threads, 2, size + PADDING), dtype)[:, :, :size],
-        barrier=np.zeros(BARRIER_SIZE, np.int64),
+def _open_mail(
+    descent: Descent, table: ConditionTable, network: Network, clocks: Clocks, start: DescentState
+) -> Mail:
+    """Inboxes and letters as they were, or with everyone's start in them."""
+    weights, models = descent.problem.graph.weights, start.models
+    n_edges, size, dtype = weights.size, models.shape[1], models.dtype
+    mail = Mail(
+        table=table,
+        weights=weights.astype(dtype),
+        reverse=reverse_edges(network.offsets, network.neighbors),
+        sent=np.zeros(len(models), np.int64),
+        numbers=np.full(n_edges, NEVER_HEARD, np.int64),
+        inbox=np.zeros((n_edges, size), dtype),
+        pending_counts=np.zeros(n_edges, np.int64),
+        pending_arrivals=np.zeros((n_edges, FIRST_CAPACITY), np.int64),
+        pending_numbers=np.zeros((n_edges, FIRST_CAPACITY), np.int64),
+        pending_models=np.zeros((n_edges, FIRST_CAPACITY, size), dtype),
+        overflow=np.zeros(1, np.int64),
     )
-
-
-def _fill(work: Workspace, n_agents: int) -> None:
-    """Look at every agent again."""
-    work.active[:] = np.arange(n_agents, dtype=np.int32)
-    bounds = n_agents * np.arange(work.active_counts.shape[0] + 1) // work.active_counts.shape[0]
-    work.active_counts[:, 0] = np.diff(bounds)
+    if start.mail is not None:
+        return _restored(mail, start.mail, network, clocks.next_ticks)
+    send_start(mail, network, clocks, models, descent.start_is_public)
+    return mail
 
 
 def _with_room(mail: Mail, capacity: int | None = None) -> Mail:

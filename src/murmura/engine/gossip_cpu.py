@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murmura.engine.conditions import ConditionTable
-from murmura.engine.cpu import choose_threads
+from murmura.engine.gossip_rule import GossipRule, draw_edges
 from murmura.engine.gossip_state import GossipState, check_ideal
-from murmura.engine.gossip_sweeps import Meetings, Rule, draw_edges, sweep_on_one_thread, sweep_on_threads
 from murmura.engine.state import reverse_edges
-from murmura.engine.sweeps import Network
+from murmura.engine.sweeps import Clocks, Network, Team
 from murmura.method.admm import Gossip
 
 
@@ -33,21 +31,12 @@ class GossipCpuEngine:
         threads: int | None = None,
     ) -> None:
         check_ideal(ideal)
-        graph = gossip.problem.graph
         self._gossip = gossip
         self._state = GossipState.from_arrays(state) if state else GossipState.begin(gossip, seed)
-        self._rule = _rule(gossip)
-        self._meetings = Meetings(
-            np.uint64(seed),
-            limit,
-            Network(graph.offsets, graph.neighbors),
-            reverse_edges(graph.offsets, graph.neighbors),
-            np.empty(graph.n_agents, np.int64),
-        )
-        draw_edges(self._meetings, self.updates)
-        self._ready = np.empty(graph.n_agents, np.int64)
-        self.threads = choose_threads(threads, graph.n_agents)
-        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        self._clocks = Clocks(np.uint64(seed), limit, self._state.next_ticks, self._state.updates)
+        self._rule = _rule(gossip, self._state)
+        draw_edges(self._rule, self._clocks)
+        self._team = Team(threads, gossip.problem.n_agents, gossip.start.shape[1], gossip.start.dtype)
 
     @property
     def models(self) -> NDArray[Any]:
@@ -64,11 +53,7 @@ class GossipCpuEngine:
 
     def advance(self, until: int, max_sweeps: int = 2**62) -> bool:
         """Do all ticks up to `until`, or `max_sweeps` sweeps; says whether all are done."""
-        run = max_sweeps, until, self._rule, self._meetings, self._state, self._ready
-        if self._pool is None:
-            sweep_on_one_thread(*run)
-        else:
-            sweep_on_threads(self._pool, self.threads, *run)
+        self._team.sweep(max_sweeps, until, self._rule, self._clocks)
         return not (self.next_ticks <= until).any()
 
     def vectors_sent(self, until: int) -> int:
@@ -80,9 +65,9 @@ class GossipCpuEngine:
         return self._state._asdict()
 
 
-def _rule(gossip: Gossip) -> Rule:
-    dtype = gossip.start.dtype
-    return Rule(
+def _rule(gossip: Gossip, state: GossipState) -> GossipRule:
+    graph, dtype = gossip.problem.graph, gossip.start.dtype
+    return GossipRule(
         gossip.kernel_term(),
         dtype.type(gossip.penalty),
         gossip.gradient_steps,
@@ -90,4 +75,8 @@ def _rule(gossip: Gossip) -> Rule:
         gossip.step_sizes.astype(dtype),
         gossip.stiffness.astype(dtype),
         gossip.copy_shares.astype(dtype),
+        Network(graph.offsets, graph.neighbors),
+        reverse_edges(graph.offsets, graph.neighbors),
+        np.empty(graph.n_agents, np.int64),
+        state,
     )

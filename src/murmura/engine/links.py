@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from murmura.objective.kernels import prefetch_range
+from murmura.objective.kernels import copy_into, prefetch_range
 from murmura.randomness.clocks import NEVER, tick_gap
 
 
@@ -22,58 +23,59 @@ class Direct(NamedTuple):
     shares: NDArray[Any]
 
 
-def has_room(link, network, agent):  # noqa: ANN001, ANN201
+def has_room(link, network, agent):
     """Whether the agent's next broadcast can be stored."""
     raise NotImplementedError("compiled code only")
 
 
-def gather(link, network, agent, following, clocks, models, mean):  # noqa: ANN001, ANN201
+def gather(link, network, agent, following, clocks, models, mean):
     """Write the weighted mean of the neighbors' models, or the own model if there is none, into `mean`."""
     raise NotImplementedError("compiled code only")
 
 
-def exchange(link, network, agent, clocks, models, new_model):  # noqa: ANN001, ANN201
+def exchange(link, network, agent, clocks, models, new_model):
     """Put the new model in place, count the update, draw the next tick, and send the model out."""
     raise NotImplementedError("compiled code only")
 
 
 @overload(has_room)
-def _direct_has_room(link, network, agent):  # noqa: ANN001, ANN202
+def _direct_has_room(link, network, agent):
     if link.instance_class is Direct:
         return lambda link, network, agent: True
     return None
 
 
 @overload(gather)
-def _direct_gather(link, network, agent, following, clocks, models, mean):  # noqa: ANN001, ANN202
+def _direct_gather(link, network, agent, following, clocks, models, mean):
     if link.instance_class is not Direct:
         return None
 
-    def gather_direct(link, network, agent, following, clocks, models, mean):  # noqa: ANN001, ANN202
+    def gather_direct(link, network, agent, following, clocks, models, mean):
         size = mean.shape[0]
         start, stop = network.offsets[agent], network.offsets[agent + 1]
         if start == stop:
-            mean[:] = models[agent]
+            copy_into(mean, models[agent])
             return
-        mean[:] = 0
+        for d in range(size):
+            mean[d] = 0
         for e in range(start, stop):
             neighbor_model, share = models[network.neighbors[e]], link.shares[e]
             for d in range(size):
                 mean[d] += share * neighbor_model[d]
         for e in range(network.offsets[following], network.offsets[following + 1]):
-            ahead = network.neighbors[e] * size
+            ahead = np.int64(network.neighbors[e]) * size
             prefetch_range(models, ahead, ahead + size)
 
     return gather_direct
 
 
 @overload(exchange)
-def _direct_exchange(link, network, agent, clocks, models, new_model):  # noqa: ANN001, ANN202
+def _direct_exchange(link, network, agent, clocks, models, new_model):
     if link.instance_class is not Direct:
         return None
 
-    def exchange_direct(link, network, agent, clocks, models, new_model):  # noqa: ANN001, ANN202
-        models[agent] = new_model
+    def exchange_direct(link, network, agent, clocks, models, new_model):
+        copy_into(models[agent], new_model)
         done = clocks.updates[agent] + 1
         clocks.updates[agent] = done
         if done < clocks.limit:

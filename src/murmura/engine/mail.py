@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from murmura.engine.conditions import ConditionTable, appearance, arrival, catches_up, scheduled_tick
 from murmura.engine.links import exchange, gather, has_room
+from murmura.objective.kernels import copy_into
 from murmura.randomness.clocks import NEVER
 
 NEVER_HEARD = -1
@@ -45,7 +46,7 @@ def deliver(mail, edge, number, model):
     """The receiver's inbox keeps the highest-numbered model."""
     if number > mail.numbers[edge]:
         mail.numbers[edge] = number
-        mail.inbox[edge] = model
+        copy_into(mail.inbox[edge], model)
 
 
 @njit
@@ -54,7 +55,7 @@ def keep_pending(mail, edge, slot, other):
     if slot != other:
         mail.pending_arrivals[edge, slot] = mail.pending_arrivals[edge, other]
         mail.pending_numbers[edge, slot] = mail.pending_numbers[edge, other]
-        mail.pending_models[edge, slot] = mail.pending_models[edge, other]
+        copy_into(mail.pending_models[edge, slot], mail.pending_models[edge, other])
 
 
 @njit
@@ -67,7 +68,7 @@ def post(mail, edge, time, number, model):
             count += 1
     mail.pending_arrivals[edge, count] = time
     mail.pending_numbers[edge, count] = number
-    mail.pending_models[edge, count] = model
+    copy_into(mail.pending_models[edge, count], model)
     mail.pending_counts[edge] = count + 1
 
 
@@ -102,7 +103,7 @@ def send_start(mail, network, clocks, models, start_is_public):
         if appears == NEVER:
             continue
         for e in range(network.offsets[agent], network.offsets[agent + 1]):
-            receiver = network.neighbors[e]
+            receiver = np.int64(network.neighbors[e])
             time = appears
             if not start_is_public:
                 time = arrival(mail.table, clocks.seed, agent, 0, receiver, appears)
@@ -111,11 +112,11 @@ def send_start(mail, network, clocks, models, start_is_public):
 
 
 @overload(has_room)
-def _mail_has_room(link, network, agent):  # noqa: ANN001, ANN202
+def _mail_has_room(link, network, agent):
     if link.instance_class is not Mail:
         return None
 
-    def has_room_for_mail(link, network, agent):  # noqa: ANN001, ANN202
+    def has_room_for_mail(link, network, agent):
         capacity = link.pending_arrivals.shape[1]
         for e in range(network.offsets[agent], network.offsets[agent + 1]):
             if link.pending_counts[link.reverse[e]] == capacity:
@@ -127,16 +128,17 @@ def _mail_has_room(link, network, agent):  # noqa: ANN001, ANN202
 
 
 @overload(gather)
-def _mail_gather(link, network, agent, following, clocks, models, mean):  # noqa: ANN001, ANN202
+def _mail_gather(link, network, agent, following, clocks, models, mean):
     if link.instance_class is not Mail:
         return None
 
-    def gather_mail(link, network, agent, following, clocks, models, mean):  # noqa: ANN001, ANN202
+    def gather_mail(link, network, agent, following, clocks, models, mean):
         now = clocks.next_ticks[agent]
         heard = 0.0
-        mean[:] = 0
+        for d in range(mean.shape[0]):
+            mean[d] = 0
         for e in range(network.offsets[agent], network.offsets[agent + 1]):
-            neighbor = network.neighbors[e]
+            neighbor = np.int64(network.neighbors[e])
             if catches_up(link.table, clocks.seed, agent, neighbor, link.sent[neighbor], now):
                 deliver(link, e, clocks.updates[neighbor], models[neighbor])
             if link.numbers[e] > NEVER_HEARD:
@@ -145,7 +147,7 @@ def _mail_gather(link, network, agent, following, clocks, models, mean):  # noqa
                 for d in range(mean.shape[0]):
                     mean[d] += weight * received[d]
         if heard == 0:
-            mean[:] = models[agent]
+            copy_into(mean, models[agent])
         else:
             for d in range(mean.shape[0]):
                 mean[d] /= heard
@@ -154,18 +156,19 @@ def _mail_gather(link, network, agent, following, clocks, models, mean):  # noqa
 
 
 @overload(exchange)
-def _mail_exchange(link, network, agent, clocks, models, new_model):  # noqa: ANN001, ANN202
+def _mail_exchange(link, network, agent, clocks, models, new_model):
     if link.instance_class is not Mail:
         return None
 
-    def exchange_mail(link, network, agent, clocks, models, new_model):  # noqa: ANN001, ANN202
+    def exchange_mail(link, network, agent, clocks, models, new_model):
         now, seed, done = clocks.next_ticks[agent], clocks.seed, clocks.updates[agent] + 1
         first, last = network.offsets[agent], network.offsets[agent + 1]
         for e in range(first, last):
             # Neighbors that came back since the last broadcast were handed the old model then.
-            if catches_up(link.table, seed, network.neighbors[e], agent, link.sent[agent], now):
+            receiver = np.int64(network.neighbors[e])
+            if catches_up(link.table, seed, receiver, agent, link.sent[agent], now):
                 deliver(link, link.reverse[e], done - 1, models[agent])
-        models[agent] = new_model
+        copy_into(models[agent], new_model)
         clocks.updates[agent] = done
         link.sent[agent] = now
         upcoming = NEVER
@@ -173,7 +176,7 @@ def _mail_exchange(link, network, agent, clocks, models, new_model):  # noqa: AN
             upcoming = scheduled_tick(link.table, seed, agent, done, now)
         clocks.next_ticks[agent] = upcoming
         for e in range(first, last):
-            receiver = network.neighbors[e]
+            receiver = np.int64(network.neighbors[e])
             time = arrival(link.table, seed, agent, done, receiver, now)
             if time < NEVER:
                 send(link, link.reverse[e], time, done, new_model, clocks.next_ticks[receiver])

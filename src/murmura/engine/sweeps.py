@@ -1,22 +1,31 @@
-"""Exact parallel asynchrony: fire every agent whose next tick is earlier than its neighbors' next ticks.
+"""Exact parallel asynchrony: fire every agent that no earlier tick can touch any more.
 
-An update reads the models of the agent and its neighbors only. So an agent whose next tick comes
-before those of all its neighbors can fire at once, whatever the rest of the network does, and the
-run equals the one-at-a-time order. A sweep finds these agents, then fires them: two phases, so
-that no clock is read while another thread moves it. Ties go to the lower agent index.
+An update reads and writes a neighborhood only. So an agent whose next tick comes before those of
+all agents that could touch the same can fire at once, whatever the rest of the network does, and
+the run equals the one-at-a-time order. A sweep finds these agents, then fires them: two phases,
+so that no clock is read while another thread moves it.
+
+A rule says who may fire and what firing does. Rules are NamedTuples; numba picks the code of
+`may_fire` and `fire` by their type (murmura.engine.descent_rule, murmura.engine.gossip_rule).
 """
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from murmura.engine.barrier import wait_for_all
-from murmura.engine.links import exchange, gather, has_room
-from murmura.objective.kernels import REORDER, add_local_gradient
+from murmura.engine.barrier import BARRIER_SIZE, wait_for_all
+from murmura.errors import SimulationError
+
+# Below this many agents a thread, meeting the others costs more than it saves.
+AGENTS_WORTH_A_THREAD = 1000
+# Counters and scratch vectors of different threads stay this many numbers apart.
+PADDING = 64
 
 
 class Network(NamedTuple):
@@ -24,13 +33,6 @@ class Network(NamedTuple):
 
     offsets: NDArray[np.int64]
     neighbors: NDArray[np.int32]
-
-
-class Rates(NamedTuple):
-    """α_i and μ·c_i of Eq. (4)."""
-
-    step_sizes: NDArray[Any]
-    pulls: NDArray[Any]
 
 
 class Clocks(NamedTuple):
@@ -53,11 +55,21 @@ class Workspace(NamedTuple):
     barrier: NDArray[np.int64]
 
 
+def may_fire(rule, agent, clocks):
+    """Whether no earlier tick can touch what the agent's next update reads or writes."""
+    raise NotImplementedError("compiled code only")
+
+
+def fire(rule, agent, following, clocks, vectors):
+    """Do the agent's update and draw its next tick; `following` is who comes next on this thread."""
+    raise NotImplementedError("compiled code only")
+
+
 @njit
-def comes_first(agent, network, next_ticks):
-    """Whether the agent's next tick is before those of all its neighbors."""
+def comes_first_around(center, agent, network, next_ticks):
+    """Whether no neighbor of `center` ticks before `agent` does; ties go to the lower index."""
     tick = next_ticks[agent]
-    for e in range(network.offsets[agent], network.offsets[agent + 1]):
+    for e in range(network.offsets[center], network.offsets[center + 1]):
         neighbor = network.neighbors[e]
         other = next_ticks[neighbor]
         if other < tick or (other == tick and neighbor < agent):
@@ -66,42 +78,29 @@ def comes_first(agent, network, next_ticks):
 
 
 @njit
-def find_ready(part, until, network, link, clocks, work):
+def find_ready(part, until, rule, clocks, work):
     """Phase 1, one thread's part of the agents: keep those with a tick left, list those that may fire."""
-    n_agents = clocks.next_ticks.shape[0]
     parts = work.active_counts.shape[0]
-    first = n_agents * part // parts
+    first = clocks.next_ticks.shape[0] * part // parts
     n_active = n_ready = 0
     for k in range(work.active_counts[part, 0]):
-        agent = work.active[first + k]
+        # One integer type for all agents: numba compiles every function once per type.
+        agent = np.int64(work.active[first + k])
         if clocks.next_ticks[agent] > until:
             continue
         work.active[first + n_active] = agent
         n_active += 1
-        if comes_first(agent, network, clocks.next_ticks) and has_room(link, network, agent):
+        if may_fire(rule, agent, clocks):
             work.ready[first + n_ready] = agent
             n_ready += 1
     work.active_counts[part, 0] = n_active
     work.ready_counts[part, 0] = n_ready
 
 
-@njit(fastmath=REORDER)
-def fire(agent, following, term, network, link, rates, clocks, models, vectors):
-    """Eq. (4) for one agent, then its broadcast and its next tick."""
-    model, mean, gradient = models[agent], vectors[0], vectors[1]
-    gather(link, network, agent, following, clocks, models, mean)
-    add_local_gradient(term, agent, model, gradient, following)
-    step, pull = rates.step_sizes[agent], rates.pulls[agent]
-    for d in range(model.shape[0]):
-        # The own model stays until exchange() has handed it to those who still need it.
-        mean[d] = model[d] + step * (mean[d] - model[d] - pull * gradient[d])
-    exchange(link, network, agent, clocks, models, mean)
-
-
 @njit
-def fire_part(part, total, term, network, link, rates, clocks, models, work):
+def fire_part(part, total, rule, clocks, work):
     """Phase 2: one thread's share of the ready agents, as if all threads' lists were one."""
-    n_agents, parts = models.shape[0], work.ready_counts.shape[0]
+    n_agents, parts = clocks.next_ticks.shape[0], work.ready_counts.shape[0]
     first, last = total * part // parts, total * (part + 1) // parts
     before = 0
     for other in range(parts):
@@ -109,20 +108,59 @@ def fire_part(part, total, term, network, link, rates, clocks, models, work):
         ready = work.ready[n_agents * other // parts :]
         start, stop = max(first - before, 0), min(last - before, count)
         for k in range(start, stop):
-            following = ready[min(k + 1, stop - 1)]
-            fire(ready[k], following, term, network, link, rates, clocks, models, work.vectors[part])
+            following = np.int64(ready[min(k + 1, stop - 1)])
+            fire(rule, np.int64(ready[k]), following, clocks, work.vectors[part])
         before += count
 
 
 @njit(nogil=True)
-def sweep(part, max_sweeps, until, term, network, link, rates, clocks, models, work):
-    """Fire all ticks up to time `until`, or stop after `max_sweeps`; all threads call this, each with its part."""
+def sweep_part(part, max_sweeps, until, rule, clocks, work):
+    """What one thread does; all threads see the same total, so all leave after the same sweep."""
     parts = work.ready_counts.shape[0]
     for _ in range(max_sweeps):
-        find_ready(part, until, network, link, clocks, work)
+        find_ready(part, until, rule, clocks, work)
         wait_for_all(work.barrier, parts)
-        total = work.ready_counts[:, 0].sum()
+        total = 0
+        for other in range(parts):
+            total += work.ready_counts[other, 0]
         if total == 0:
             break
-        fire_part(part, total, term, network, link, rates, clocks, models, work)
+        fire_part(part, total, rule, clocks, work)
         wait_for_all(work.barrier, parts)
+
+
+class Team:
+    """Threads that sweep over all agents together; the result does not depend on how many they are."""
+
+    def __init__(self, threads: int | None, n_agents: int, size: int, dtype: DTypeLike) -> None:
+        self.threads = choose_threads(threads, n_agents)
+        self._pool = ThreadPoolExecutor(max(self.threads - 1, 1))
+        self._work = Workspace(
+            active=np.empty(n_agents, np.int32),
+            active_counts=np.zeros((self.threads, PADDING), np.int64),
+            ready=np.empty(n_agents, np.int32),
+            ready_counts=np.zeros((self.threads, PADDING), np.int64),
+            vectors=np.zeros((self.threads, 2, size + PADDING), dtype)[:, :, :size],
+            barrier=np.zeros(BARRIER_SIZE, np.int64),
+        )
+
+    def sweep(self, max_sweeps: int, until: int, rule: Any, clocks: Clocks) -> None:
+        """Fire all ticks up to time `until`, or stop after `max_sweeps`."""
+        n_agents, work = clocks.next_ticks.size, self._work
+        work.active[:] = np.arange(n_agents, dtype=np.int32)
+        work.active_counts[:, 0] = np.diff(n_agents * np.arange(self.threads + 1) // self.threads)
+        arguments = max_sweeps, until, rule, clocks, work
+        others = [self._pool.submit(sweep_part, part, *arguments) for part in range(1, self.threads)]
+        sweep_part(0, *arguments)
+        for other in others:
+            other.result()
+
+
+def choose_threads(threads: int | None, n_agents: int) -> int:
+    """The wanted number of threads, or as many as pay."""
+    if threads is None:
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, min(available, n_agents // AGENTS_WORTH_A_THREAD))
+    if threads < 1:
+        raise SimulationError(f"threads must be at least 1, got threads={threads}")
+    return min(threads, n_agents)

@@ -39,10 +39,10 @@ class AnchorTerm(NamedTuple):
 
 
 @intrinsic
-def prefetch(typing_context, array, index):  # noqa: ANN001, ANN201
+def prefetch(typing_context, array, index):
     """Start to read the cache line of the flat element `index`, and go on."""
 
-    def generate(context, builder, signature, arguments):  # noqa: ANN001, ANN202
+    def generate(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         pointer = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
         flag = ir.IntType(32)
@@ -64,7 +64,14 @@ def prefetch_range(array, start, stop):
         start += step
 
 
-def add_local_gradient(term, agent, model, gradient, following):  # noqa: ANN001, ANN201
+@njit
+def copy_into(target, source):
+    """target[:] = source for vectors of equal length, without the checks that slow compilation down."""
+    for d in range(target.shape[0]):
+        target[d] = source[d]
+
+
+def add_local_gradient(term, agent, model, gradient, following):
     """Write the gradient of the agent's local term at `model` into `gradient`.
 
     `following` is the agent whose turn comes next on this thread: its rows are fetched meanwhile.
@@ -73,7 +80,7 @@ def add_local_gradient(term, agent, model, gradient, following):  # noqa: ANN001
 
 
 @overload(add_local_gradient)
-def _compile_local_gradient(term, agent, model, gradient, following):  # noqa: ANN001, ANN202
+def _compile_local_gradient(term, agent, model, gradient, following):
     if term.instance_class is AnchorTerm:
         return _anchor_gradient
     if hasattr(term.types[0].instance_class, "slopes"):
@@ -81,12 +88,12 @@ def _compile_local_gradient(term, agent, model, gradient, following):  # noqa: A
     return _one_score_gradient
 
 
-def _anchor_gradient(term, agent, model, gradient, following):  # noqa: ANN001, ANN202
+def _anchor_gradient(term, agent, model, gradient, following):
     for d in range(model.shape[0]):
         gradient[d] = model[d] - term.anchors[agent, d]
 
 
-def _one_score_gradient(term, agent, model, gradient, following):  # noqa: ANN001, ANN202
+def _one_score_gradient(term, agent, model, gradient, following):
     start, stop = term.offsets[agent], term.offsets[agent + 1]
     sum_of_gradients(term, start, stop, model, gradient, following)
     finish_gradient(stop - start, term.l2_penalties[agent], model, gradient)
@@ -140,7 +147,7 @@ def sum_of_gradients(term, start, stop, model, gradient, following):
     prefetch_range(features, ahead, ahead_stop)
 
 
-def _many_scores_gradient(term, agent, model, gradient, following):  # noqa: ANN001, ANN202
+def _many_scores_gradient(term, agent, model, gradient, following):
     start, stop = term.offsets[agent], term.offsets[agent + 1]
     sum_of_outer_gradients(term, start, stop, model, gradient)
     finish_gradient(stop - start, term.l2_penalties[agent], model, gradient)
@@ -154,7 +161,8 @@ def sum_of_outer_gradients(term, start, stop, model, gradient):
     outputs = model.shape[0] // n_features
     scores = np.empty(outputs, model.dtype)
     slopes = np.empty(outputs, model.dtype)
-    gradient[:] = 0
+    for d in range(model.shape[0]):
+        gradient[d] = 0
     for row in range(start, stop):
         x = features[row]
         for k in range(outputs):

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.objective import CollaborativeObjective, ConvergenceTheory, Problem, convergence_theory, solve_optimum
+from murmura.objective import (
+    CollaborativeObjective,
+    ConvergenceTheory,
+    Problem,
+    convergence_theory,
+    solve_optimum,
+)
 from murmura.results.trajectory import Trajectory
 
 # In tables and pictures the paper's method goes by what it does.
@@ -120,7 +126,8 @@ class Comparison:
             return None
         best = "collaborative" if "collaborative" in others else others[0]
         alone, together = local.agent_metrics, self.runs[best].agent_metrics
-        assert alone is not None and together is not None
+        assert alone is not None
+        assert together is not None
         return best, together - alone if self.metric == "accuracy" else alone - together
 
     def document(self, seed: int, **more: Any) -> dict[str, Any]:

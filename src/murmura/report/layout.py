@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csgraph
+from scipy.spatial.distance import cdist
 
 from murmura.graph import SimilarityGraph
 
 # The dense eigenproblem of this many agents takes about a second, and more points could not be told apart.
 MOST_DRAWN = 2000
 
-Positions = NDArray[np.float64]
+Positions: TypeAlias = NDArray[np.floating]
 
 
 def ring_layout(targets: NDArray[np.float64]) -> Positions | None:
@@ -21,8 +24,8 @@ def ring_layout(targets: NDArray[np.float64]) -> Positions | None:
         return None
     # The plane's own axes may be any rotation or reflection; a fixed sign keeps the picture the same.
     plane = axes[:2] * np.sign(axes[:2, np.argmax(np.abs(axes[:2]), axis=1)].diagonal())[:, None]
-    flat = targets @ plane.T
-    angles = np.arctan2(flat[:, 1], flat[:, 0])
+    along, across = (targets @ plane.T).T
+    angles = np.arctan2(across, along)
     # Three rings, in turn along the circle: neighbors on it would cover each other on one.
     rank = np.argsort(np.argsort(angles))
     radii = 1 + 0.09 * (rank % 3 - 1)
@@ -41,8 +44,8 @@ def graph_layout(graph: SimilarityGraph) -> Positions:
         side = np.sqrt(len(agents))
         if corner_x and corner_x + side > width:
             corner_x, corner_y, shelf = 0.0, corner_y - 1.15 * shelf, 0.0
-        inside = side * _component_layout(graph, agents)
-        positions[agents] = inside + (corner_x + side / 2, corner_y - side / 2)
+        middle = np.array([corner_x + side / 2, corner_y - side / 2])
+        positions[agents] = side * _component_layout(graph, agents) + middle
         corner_x += 1.15 * side
         shelf = max(shelf, side)
     return positions
@@ -55,20 +58,22 @@ def _component_layout(graph: SimilarityGraph, agents: NDArray[np.int64]) -> Posi
     if len(agents) == 2:
         return np.array([[-0.25, 0.0], [0.25, 0.0]])
     weights = graph.to_scipy()[agents][:, agents]
-    laplacian = csgraph.laplacian(weights, normed=True).toarray()
-    _, vectors = np.linalg.eigh(laplacian)
+    laplacian: Any = csgraph.laplacian(weights, normed=True)
+    _, vectors = np.linalg.eigh(laplacian.toarray())
     start = vectors[:, 1:3] * np.sign(vectors[np.abs(vectors[:, 1:3]).argmax(axis=0), [1, 2]])
     return _spread(_springs(_spread(start), weights.toarray() > 0))
 
 
-def _springs(positions: Positions, linked: NDArray[np.bool_], rounds: int = 60) -> Positions:
+def _springs(positions: Positions, linked: NDArray[np.bool_]) -> Positions:
     """Fruchterman and Reingold's forces from a given start: edges pull, all agents push."""
     ideal = 1 / np.sqrt(len(positions))
+    # A round costs n², so that large graphs get fewer; their start is as good.
+    rounds = int(np.clip(60_000 // len(positions), 20, 60))
     for step in np.linspace(0.1, 0.002, rounds):
-        apart = positions[:, None] - positions[None]
-        squares = np.maximum((apart**2).sum(axis=2), 1e-6)
+        squares = np.maximum(cdist(positions, positions, "sqeuclidean"), 1e-6)
         force = ideal**2 / squares - linked * np.sqrt(squares) / ideal
-        move = np.einsum("ij,ijk->ik", force, apart)
+        # Σ_j force_ij·(x_i − x_j)
+        move = force.sum(axis=1, keepdims=True) * positions - force @ positions
         length = np.maximum(np.linalg.norm(move, axis=1, keepdims=True), 1e-9)
         positions = positions + move / length * np.minimum(length, step)
     return positions

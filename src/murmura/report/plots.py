@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 from murmura.graph import SimilarityGraph
 from murmura.report.comparison import Comparison
-from murmura.report.layout import MOST_DRAWN, graph_layout, ring_layout
+from murmura.report.layout import MOST_DRAWN, Positions, graph_layout, ring_layout
 from murmura.report.theme import BLUE, COLOURS, FAINT, INK, LABELS, MARKERS, VERMILION, draw, legend_above
 from murmura.results.metrics import metrics_by_sample_count
+
+Effort: TypeAlias = Literal["ticks", "vectors"]
 
 WIDTH = 9.2
 # More marks than this are drawn as pixels inside the vector picture.
@@ -45,18 +48,20 @@ def pictures(comparison: Comparison, targets: NDArray[np.float64] | None = None)
 
 def convergence(comparison: Comparison) -> Picture | None:
     """Objective and metric against updates per agent and against vectors sent."""
+    if not comparison.simulated:
+        return None
     rows = [_paint_gaps if comparison.optimum is not None else _paint_objectives]
     if comparison.is_tested:
         rows.append(_paint_metrics)
-    if not comparison.simulated:
-        return None
 
     def paint(figure: Figure) -> None:
         grid = figure.subplots(len(rows), 2, sharex="col", sharey="row", squeeze=False)
         for painter, (by_updates, by_vectors) in zip(rows, grid, strict=True):
-            painter(by_updates, comparison, "updates")
+            painter(by_updates, comparison, "ticks")
             painter(by_vectors, comparison, "vectors")
             by_vectors.set_ylabel("")
+        for axes in grid[-1]:
+            _log_effort(axes)
         grid[-1, 0].set_xlabel("updates per agent")
         grid[-1, 1].set_xlabel("vectors sent per agent")
         legend_above(figure, grid[-1, 0])
@@ -72,46 +77,48 @@ def convergence(comparison: Comparison) -> Picture | None:
 
 def _convergence_words(comparison: Comparison) -> str:
     if comparison.optimum is None:
-        return "The exact minimum was not computed for a problem of this size."
+        return "The objective is the one that the method minimises; its least value was not computed."
     return "Suboptimality is (Q − Q*)/Q*, where an independent solver found the minimum Q* of Eq. (2)."
 
 
-def _effort(comparison: Comparison, name: str, axis: str) -> NDArray[np.float64]:
-    run = comparison.simulated[name]
-    return run.column("ticks" if axis == "updates" else "vectors") / comparison.problem.n_agents
-
-
-def _paint_gaps(axes: Axes, comparison: Comparison, axis: str) -> None:
+def _paint_gaps(axes: Axes, comparison: Comparison, effort: Effort) -> None:
     for name, gap in comparison.gaps().items():
-        axes.plot(_effort(comparison, name, axis), gap, color=COLOURS[name], label=LABELS[name])
+        _paint_curve(axes, comparison, name, effort, gap)
     axes.set(yscale="log", ylabel="suboptimality")
-    _log_effort(axes)
 
 
-def _paint_objectives(axes: Axes, comparison: Comparison, axis: str) -> None:
+def _paint_objectives(axes: Axes, comparison: Comparison, effort: Effort) -> None:
     for name, run in comparison.simulated.items():
-        axes.plot(
-            _effort(comparison, name, axis), run.column("objective"), color=COLOURS[name], label=LABELS[name]
-        )
+        _paint_curve(axes, comparison, name, effort, run.column("objective"))
     axes.set(ylabel="its own objective")
-    _log_effort(axes)
 
 
-def _paint_metrics(axes: Axes, comparison: Comparison, axis: str) -> None:
+def _paint_metrics(axes: Axes, comparison: Comparison, effort: Effort) -> None:
     for name, run in comparison.runs.items():
         if name in comparison.simulated:
-            values = run.column("metric")
-            axes.plot(_effort(comparison, name, axis), values, color=COLOURS[name], label=LABELS[name])
+            _paint_curve(axes, comparison, name, effort, run.column("metric"))
         else:
             axes.axhline(run.final.metric, color=COLOURS[name], linestyle="--", label=LABELS[name])
     axes.set(ylabel=_metric_label(comparison))
     _percent_if_accuracy(axes, comparison)
-    _log_effort(axes)
+
+
+def _paint_curve(
+    axes: Axes, comparison: Comparison, name: str, effort: Effort, values: NDArray[np.float64]
+) -> None:
+    spent = comparison.simulated[name].column(effort) / comparison.problem.n_agents
+    # The start has no place on a logarithmic axis.
+    axes.plot(spent[spent > 0], values[spent > 0], color=COLOURS[name], label=LABELS[name])
 
 
 def _log_effort(axes: Axes) -> None:
     # Most happens early: a straight axis would show it in its first tenth.
-    axes.set_xscale("log", nonpositive="mask")
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    within = (1.0,) if high > 300 * low else (1.0, 2.0, 5.0)
+    axes.xaxis.set_major_locator(LogLocator(subs=within, numticks=12))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def by_size(comparison: Comparison) -> Picture | None:
@@ -119,13 +126,15 @@ def by_size(comparison: Comparison) -> Picture | None:
     if not comparison.is_tested or len(comparison.runs) < 2:
         return None
     counts = comparison.problem.population.sample_counts
+    # Five groups of about as many agents each: most people have little data.
+    edges = np.unique([*np.quantile(counts, (0, 0.2, 0.4, 0.6, 0.8), method="higher"), counts.max() + 1])
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         shifts = np.linspace(-0.16, 0.16, len(comparison.runs))
         for (name, run), shift in zip(comparison.runs.items(), shifts, strict=True):
             assert run.agent_metrics is not None
-            bins = metrics_by_sample_count(counts, run.agent_metrics)
+            bins = metrics_by_sample_count(counts, run.agent_metrics, bins=edges.tolist())
             axes.errorbar(
                 np.arange(len(bins)) + shift,
                 [row.mean for row in bins],
@@ -190,18 +199,20 @@ def gain_on_graph(comparison: Comparison, targets: NDArray[np.float64] | None = 
         axes.set_aspect("equal")
         axes.set_axis_off()
 
-    return Picture("gain", title, caption, draw(0.8 * WIDTH, 6.0, paint))
+    width, height = np.ptp(positions, axis=0)
+    tall = float(np.clip(0.65 * WIDTH * height / max(width, 1e-9), 2.6, 6.0))
+    return Picture("gain", title, caption, draw(0.8 * WIDTH, tall, paint))
 
 
-def _paint_edges(axes: Axes, graph: SimilarityGraph, positions: NDArray[np.float64]) -> None:
+def _paint_edges(axes: Axes, graph: SimilarityGraph, positions: Positions) -> None:
     agents = np.repeat(np.arange(graph.n_agents), graph.neighbor_counts)
     once = agents < graph.neighbors
     segments = np.stack((positions[agents[once]], positions[graph.neighbors[once]]), axis=1)
     strength = graph.weights[once] / graph.weights.max(initial=1e-300)
     # Dense graphs would be a solid patch at full strength.
-    density = min(1.0, 400 / max(graph.n_edges, 1)) ** 0.5
+    density = min(1.0, 400 / max(graph.n_edges, 1)) ** 0.8
     edges = LineCollection(list(segments), colors=INK, linewidths=0.6, zorder=0.5)
-    edges.set_alpha(0.03 + 0.45 * density * strength)
+    edges.set_alpha(0.02 + 0.45 * density * strength)
     edges.set_rasterized(graph.n_edges > MOST_VECTOR_MARKS)
     axes.add_collection(edges)
 
@@ -209,14 +220,15 @@ def _paint_edges(axes: Axes, graph: SimilarityGraph, positions: NDArray[np.float
 def _paint_agents(
     figure: Figure,
     axes: Axes,
-    positions: NDArray[np.float64],
+    positions: Positions,
     gains: NDArray[np.float64],
     counts: NDArray[np.int64],
     label: str,
 ) -> None:
     known = ~np.isnan(gains)
     sizes = _areas(counts, len(gains))
-    limit = max(float(np.abs(gains[known]).max(initial=0)), 1e-9)
+    # A few extreme agents must not make all others pale.
+    limit = max(float(np.quantile(np.abs(gains[known]), 0.97)), 1e-9)
     axes.scatter(*positions[~known].T, s=sizes[~known], color=FAINT, edgecolor=INK, linewidth=0.4)
     points = axes.scatter(
         *positions[known].T,
@@ -229,14 +241,14 @@ def _paint_agents(
         linewidth=0.5,
         rasterized=len(gains) > MOST_VECTOR_MARKS,
     )
-    bar = figure.colorbar(points, ax=axes, shrink=0.75, pad=0.02)
+    bar = figure.colorbar(points, ax=axes, shrink=0.75, pad=0.02, extend="both")
     bar.set_label(label)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
 
 
 def _areas(counts: NDArray[np.int64], n_agents: int) -> NDArray[np.float64]:
-    largest = 150 if n_agents <= 150 else 150 * 150 / n_agents
-    return largest * (0.15 + 0.85 * counts / max(int(counts.max()), 1))
+    largest = 150 * min(1.0, 150 / n_agents) ** 0.6
+    return largest * (0.1 + 0.9 * np.sqrt(counts / max(int(counts.max()), 1)))
 
 
 def _paint_gain_counts(figure: Figure, gains: NDArray[np.float64], unit: str) -> None:

@@ -38,7 +38,7 @@ LABELS = {
     "admm": "gossip ADMM",
 }
 
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "figure.facecolor": "white",
     "axes.facecolor": "none",

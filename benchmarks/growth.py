@@ -1,0 +1,68 @@
+"""What one update costs and how much memory a run takes, as the number of agents grows."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+SIZES = (10_000, 100_000, 1_000_000)
+DIMENSION = 20
+DEGREE = 10
+REPEATS = 5
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def measure(agents: int) -> dict:
+    """One size, in this process: seconds per update, and memory against the size of the data."""
+    from benchmarks.engine import compile_everything, make_engine
+    from benchmarks.workload import benchmark_problem
+    from murmura.engine.conditions import Conditions
+    from murmura.engine.sweeps import choose_threads
+    from murmura.method import CoordinateDescent
+    from murmura.randomness.clocks import NEVER
+
+    threads = choose_threads(None, agents)
+    compile_everything(threads)
+    problem = benchmark_problem(agents, DIMENSION, DEGREE)
+    descent, table = CoordinateDescent().prepare(problem), Conditions().table(agents)
+    limit = max(2, 1_000_000 // agents)
+    seconds = []
+    for _ in range(REPEATS):
+        engine = make_engine(descent, table, limit, threads)
+        started = time.perf_counter()
+        engine.advance(NEVER - 1)
+        seconds.append((time.perf_counter() - started) / int(engine.updates.sum()))
+    population = problem.population
+    data_bytes = population.features.nbytes + population.targets.nbytes
+    resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "agents": agents,
+        "seconds_per_update": float(np.median(seconds)),
+        "data_gb": data_bytes / 1e9,
+        "peak_resident_gb": resident_bytes / 1e9,
+        "memory_ratio": resident_bytes / data_bytes,
+    }
+
+
+def run() -> dict:
+    """Each size in a process of its own, so that its memory is its own."""
+    rows = []
+    for agents in SIZES:
+        code = f"import json; from benchmarks.growth import measure; print(json.dumps(measure({agents})))"
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        rows.append(json.loads(done.stdout))
+    smallest, largest = rows[0], rows[-1]
+    return {
+        "dimension": DIMENSION,
+        "degree": DEGREE,
+        "rows": rows,
+        "update_cost_ratio": largest["seconds_per_update"] / smallest["seconds_per_update"],
+        "memory_ratio": largest["memory_ratio"],
+    }

@@ -1,0 +1,75 @@
+"""An agent is a pure function of its own data and of what its neighbors sent."""
+
+import numpy as np
+import pytest
+
+from murmura.agent import Agent, Message
+from murmura.errors import SimulationError
+from murmura.objective import LocalObjective, Logistic
+
+
+class FixedClock:
+    """Ticks every 10 units, three times."""
+
+    def next_tick(self, updates, now):
+        return now + 10 if updates < 3 else None
+
+
+def make_agent(weights, model=(0.0, 0.0)):
+    random = np.random.default_rng(1)
+    term = LocalObjective(Logistic(), random.normal(size=(5, 2)), np.array([1.0, -1, 1, 1, -1]), 0.1)
+    return Agent("me", term, np.array(model), weights, step_size=0.5, pull=0.8, clock=FixedClock())
+
+
+def test_update_is_equation_4():
+    agent = make_agent({"anna": 1.0, "bo": 3.0}, model=(0.3, -0.2))
+    agent.on_message(Message("anna", 1, np.array([1.0, 2.0])), 0)
+    agent.on_message(Message("bo", 1, np.array([-1.0, 0.5])), 0)
+    before, gradient = agent.model, agent._term.gradient(agent.model)
+    [message] = agent.on_tick(10)
+    mean = (np.array([1.0, 2.0]) + 3 * np.array([-1.0, 0.5])) / 4
+    expected = 0.5 * before + 0.5 * (mean - 0.8 * gradient)
+    np.testing.assert_allclose(agent.model, expected, rtol=1e-14)
+    assert message.sender == "me"
+    assert message.number == 1
+    assert np.array_equal(message.model, agent.model)
+
+
+def test_clock_runs_until_it_ends():
+    agent = make_agent({})
+    ticks = []
+    while agent.next_tick is not None:
+        ticks.append(agent.next_tick)
+        agent.on_tick(agent.next_tick)
+    assert ticks == [10, 20, 30]
+    assert agent.updates == 3
+
+
+def test_the_highest_number_wins_whatever_the_order_of_arrival():
+    agent = make_agent({"anna": 1.0})
+    for number in (2, 5, 3):
+        agent.on_message(Message("anna", number, np.full(2, float(number))), 0)
+    assert agent.neighbors["anna"].number == 5
+    assert np.array_equal(agent.neighbors["anna"].model, [5.0, 5.0])
+
+
+def test_a_neighbor_never_heard_from_does_not_shrink_the_model():
+    """Its weight is left out: the mean is that of the neighbors heard from."""
+    heard = make_agent({"anna": 2.0}, model=(1.0, 1.0))
+    partly = make_agent({"anna": 2.0, "silent": 50.0}, model=(1.0, 1.0))
+    for agent in (heard, partly):
+        agent.on_message(Message("anna", 1, np.array([4.0, 4.0])), 0)
+        agent.on_tick(10)
+    assert np.array_equal(heard.model, partly.model)
+
+
+def test_without_any_neighbor_heard_the_agent_learns_alone():
+    agent = make_agent({"silent": 1.0}, model=(0.4, 0.1))
+    before, gradient = agent.model, agent._term.gradient(agent.model)
+    agent.on_tick(10)
+    np.testing.assert_allclose(agent.model, before - 0.5 * 0.8 * gradient, rtol=1e-14)
+
+
+def test_a_stranger_is_refused():
+    with pytest.raises(SimulationError, match="from 'eve', not a neighbor"):
+        make_agent({"anna": 1.0}).on_message(Message("eve", 1, np.zeros(2)), 0)

@@ -1,0 +1,86 @@
+"""Pictures show the numbers they are about, and something can be seen on them."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from murmura.graph import random_graph
+from murmura.objective import Problem
+from murmura.report import Comparison, pictures
+from murmura.report import plots as plots_module
+from murmura.report.plots import by_size, convergence, gain_on_graph, proven_rate
+from murmura.report.svg import inline_svg, save_picture
+
+
+@pytest.fixture(scope="module")
+def drawn(comparison, task):
+    return pictures(comparison, task.targets)
+
+
+def test_a_tested_run_of_coordinate_descent_has_all_pictures(drawn):
+    assert [picture.name for picture in drawn] == ["convergence", "by_size", "gain", "rate"]
+
+
+def test_no_picture_is_empty(drawn):
+    for picture in drawn:
+        canvas = FigureCanvasAgg(picture.figure)
+        canvas.draw()
+        pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+        assert (pixels < 200).any(axis=2).mean() > 0.005, picture.name
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_alone(comparison, task):
+    before = dict(matplotlib.rcParams)
+    pictures(comparison, task.targets)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_convergence_shows_the_measured_gaps(comparison):
+    picture = convergence(comparison)
+    run = comparison.runs["collaborative"]
+    axes = picture.figure.axes[0]
+    (line,) = axes.get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), run.column("ticks")[1:] / 14)
+    np.testing.assert_array_equal(line.get_ydata(), comparison.gaps()["collaborative"][1:])
+    assert axes.get_yscale() == "log"
+    assert picture.figure.axes[-1].get_xlabel() == "vectors sent per agent"
+
+
+def test_the_proven_rate_starts_at_the_measured_gap(comparison):
+    picture = proven_rate(comparison)
+    measured, tight, published = (line.get_ydata() for line in picture.figure.axes[0].get_lines())
+    assert tight[0] == published[0] == measured[0]
+    assert (published >= tight).all()
+
+
+def test_baselines_alone_have_nothing_to_converge(comparison, problem):
+    runs = {name: comparison.runs[name] for name in ("local", "global")}
+    baselines = Comparison(problem, runs)
+    assert [picture.name for picture in pictures(baselines)] == ["by_size"]
+
+
+def test_size_groups_hold_every_agent(comparison):
+    labels = [label.get_text() for label in by_size(comparison).figure.axes[0].get_xticklabels()]
+    assert sum(int(label.split("\n")[1].split()[0]) for label in labels) == 14
+
+
+def test_a_large_graph_is_counted_and_not_drawn(comparison, monkeypatch):
+    monkeypatch.setattr(plots_module, "MOST_DRAWN", 10)
+    picture = gain_on_graph(comparison)
+    assert "drawn up to 10" in picture.caption
+    assert picture.figure.axes[0].get_ylabel() == "agents"
+
+
+def test_many_edges_are_drawn_as_pixels(comparison, task):
+    crowded = Comparison(Problem(task.train, random_graph(14, 13, 0)), comparison.runs)
+    few = inline_svg(gain_on_graph(crowded))
+    assert few.count("<image") == inline_svg(by_size(comparison)).count("<image") + 1  # the colour bar
+
+
+def test_a_saved_picture_is_the_same_every_time(drawn, tmp_path):
+    first = save_picture(drawn[1], tmp_path).read_bytes()
+    assert save_picture(drawn[1], tmp_path).read_bytes() == first
+    assert [path.name for path in tmp_path.iterdir()] == ["by_size.svg"]

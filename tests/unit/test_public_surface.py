@@ -1,0 +1,46 @@
+"""The names that users may build on: adding or removing one is a decision, not an accident."""
+
+import murmura
+
+SURFACE = {
+    "Agent",
+    "CollaborativeObjective",
+    "Conditions",
+    "CoordinateDescent",
+    "Global",
+    "GossipADMM",
+    "Huber",
+    "Local",
+    "Logistic",
+    "Message",
+    "ModelPropagation",
+    "MurmuraError",
+    "Population",
+    "Problem",
+    "Quadratic",
+    "SimilarityGraph",
+    "Softmax",
+    "Trajectory",
+    "angular_graph",
+    "choose_tradeoff",
+    "convergence_theory",
+    "knn_graph",
+    "linear_classification",
+    "load_movielens",
+    "population_from_frame",
+    "profile_graph",
+    "read_edges",
+    "read_population",
+    "simulate",
+    "solve_optimum",
+}
+
+
+def test_the_surface_is_frozen():
+    assert set(murmura.__all__) == SURFACE
+    assert all(hasattr(murmura, name) for name in SURFACE)
+
+
+def test_every_public_name_says_what_it_is():
+    for name in SURFACE:
+        assert getattr(murmura, name).__doc__, f"{name} has no docstring"

@@ -47,7 +47,8 @@ SYNTHETIC_KEYS = (
         ({"seed": 1.5}, "seed: got 1.5; allowed: a whole number from 0 to below 2^64"),
         (
             {"network": {"tick_rate": 1.0}},
-            "network: unknown section or key; known are seed, data, graph, objective, method, privacy, engine",
+            "network: unknown section or key; "
+            "known are seed, data, graph, objective, method, privacy, engine",
         ),
         (
             {"data": None},
@@ -209,7 +210,9 @@ def test_profiles_of_a_table_need_a_file(tmp_path):
 
 def test_read_names_the_file_in_every_line(tmp_path):
     file = tmp_path / "run.toml"
-    file.write_text('[data]\nsource = "synthetic"\n[graph]\nkind = "random"\n[method]\nname = "local"\nage = 3\n')
+    file.write_text(
+        '[data]\nsource = "synthetic"\n[graph]\nkind = "random"\n[method]\nname = "local"\nage = 3\n'
+    )
     with pytest.raises(ConfigError) as caught:
         Config.read(file)
     lines = str(caught.value).splitlines()

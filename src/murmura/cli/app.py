@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from murmura.cli.bench import bench
 from murmura.cli.console import say_error, version
 from murmura.cli.demo import demo
 from murmura.cli.simulate import simulate
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(simulate)
+app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -17,6 +18,7 @@ from murmura.report import Comparison
 
 RESULTS = Console()
 NOTES = Console(stderr=True, highlight=False)
+SECONDS_BETWEEN_LINES = 30
 
 
 def version() -> str:
@@ -48,8 +50,16 @@ def step(words: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(words: str) -> Iterator[ReportProgress]:
-    """A bar with the time left, for a run; it moves without an end where the number of ticks is unknown."""
+    """A bar with the time left, for a run; lines now and then where there is no terminal to move it on."""
     started = time.perf_counter()
+    with _bar(words) if NOTES.is_terminal else nullcontext(_log(words)) as report:
+        yield report
+    _done(words, started)
+
+
+@contextmanager
+def _bar(words: str) -> Iterator[ReportProgress]:
+    """It moves without an end where the number of ticks is unknown."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -57,7 +67,7 @@ def progress_bar(words: str) -> Iterator[ReportProgress]:
         TextColumn("{task.fields[ticks]}"),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
-    with Progress(*columns, console=NOTES, transient=True, disable=not NOTES.is_terminal) as bar:
+    with Progress(*columns, console=NOTES, transient=True) as bar:
         # Nothing is reported before the engine is compiled, which takes a while the first time.
         task = bar.add_task(f"{words}: compiling", total=None, ticks="")
 
@@ -65,7 +75,21 @@ def progress_bar(words: str) -> Iterator[ReportProgress]:
             bar.update(task, description=words, completed=done, total=expected, ticks=f"{done:,} ticks")
 
         yield report
-    _done(words, started)
+
+
+def _log(words: str) -> ReportProgress:
+    said = -math.inf
+
+    def report(done: int, expected: int | None) -> None:
+        nonlocal said
+        now = time.perf_counter()
+        if now - said >= SECONDS_BETWEEN_LINES:
+            said = now
+            say(
+                f"{words}: {done:,} ticks" if expected is None else f"{words}: {done:,} of {expected:,} ticks"
+            )
+
+    return report
 
 
 def _done(words: str, started: float) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from murmura.cli.console import RESULTS, progress_bar, results_table, say, step, version
-from murmura.cli.interrupt import stop_on_interrupt
+from murmura.cli.interrupt import INTERRUPTED, stop_on_interrupt
 from murmura.cli.output import output_folder, say_where, write_report
 from murmura.config import Config, Experiment, build
 from murmura.engine.run import simulate as run_method
@@ -17,7 +17,6 @@ from murmura.method import Global, Local
 from murmura.report import Comparison, Page
 from murmura.results.trajectory import Trajectory
 
-INTERRUPTED = 130  # what shells give a program that Ctrl-C ended
 SAVED_RUN = "run.npz"
 
 

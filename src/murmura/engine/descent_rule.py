@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from murmura.engine.links import Direct, exchange, gather, has_room
 from murmura.engine.mail import Mail
-from murmura.engine.sweeps import Network, comes_first_around, fire, may_fire
+from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire
 from murmura.objective.kernels import REORDER, AnchorTerm, DataTerm, add_local_gradient
 
 
@@ -24,18 +24,19 @@ class DescentRule(NamedTuple):
     models: NDArray[Any]
 
 
-@overload(may_fire)
-def _descent_may_fire(rule, agent, clocks):
+@overload(blocker_of, inline="always")
+def _descent_blocker(rule, agent, clocks):
     if rule.instance_class is not DescentRule:
         return None
 
-    def comes_first(rule, agent, clocks):
-        network = rule.network
-        return comes_first_around(agent, agent, network, clocks.next_ticks) and has_room(
-            rule.link, network, agent
-        )
+    def first_blocker(rule, agent, clocks):
+        blocker = earlier_neighbor(agent, agent, rule.network, clocks.next_ticks)
+        if blocker == NOBODY and not has_room(rule.link, rule.network, agent):
+            # Itself: never earlier than itself, so that it is looked at again.
+            blocker = agent
+        return blocker
 
-    return comes_first
+    return first_blocker
 
 
 @overload(fire, jit_options={"fastmath": REORDER})
@@ -45,9 +46,10 @@ def _descent_fire(rule, agent, following, clocks, vectors):
 
     def descend(rule, agent, following, clocks, vectors):
         network, link, models = rule.network, rule.link, rule.models
-        model, new_model, gradient = models[agent], vectors[0], vectors[1]
+        model = models[agent]
+        new_model, gradient = vectors[0, : model.shape[0]], vectors[1, : model.shape[0]]
         gather(link, network, agent, following, clocks, models, new_model)
-        add_local_gradient(rule.term, agent, model, gradient, following)
+        add_local_gradient(rule.term, agent, model, gradient, vectors[2], following)
         step, pull = rule.step_sizes[agent], rule.pulls[agent]
         for d in range(model.shape[0]):
             # The old model stays until exchange() has handed it to those who still need it.

@@ -15,8 +15,8 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from murmura.engine.gossip_state import NOBODY, GossipState, chosen_edge
-from murmura.engine.sweeps import Network, comes_first_around, fire, may_fire
+from murmura.engine.gossip_state import GossipState, chosen_edge
+from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire
 from murmura.method.admm import COPY, OWN
 from murmura.objective.kernels import REORDER, DataTerm, add_local_gradient
 from murmura.randomness.clocks import NEVER, tick_gap
@@ -48,38 +48,36 @@ def draw_edges(rule, clocks):
         rule.edges[agent] = chosen_edge(clocks.seed, agent, clocks.updates[agent], rule.network)
 
 
-@overload(may_fire)
-def _gossip_may_fire(rule, agent, clocks):
+@overload(blocker_of, inline="always")
+def _gossip_blocker(rule, agent, clocks):
     if rule.instance_class is not GossipRule:
         return None
 
-    def both_come_first(rule, agent, clocks):
+    def blocker_of_both(rule, agent, clocks):
         network, edge = rule.network, rule.edges[agent]
-        if not comes_first_around(agent, agent, network, clocks.next_ticks):
-            return False
-        return edge == NOBODY or comes_first_around(
-            np.int64(network.neighbors[edge]), agent, network, clocks.next_ticks
-        )
+        blocker = earlier_neighbor(agent, agent, network, clocks.next_ticks)
+        if blocker == NOBODY and edge != NOBODY:
+            blocker = earlier_neighbor(np.int64(network.neighbors[edge]), agent, network, clocks.next_ticks)
+        return blocker
 
-    return both_come_first
+    return blocker_of_both
 
 
 @overload(fire)
 def _gossip_fire(rule, agent, following, clocks, vectors):
     if rule.instance_class is GossipRule:
-        return lambda rule, agent, following, clocks, vectors: meet(
-            rule, agent, following, clocks, vectors[0], vectors[1]
-        )
+        return lambda rule, agent, following, clocks, vectors: meet(rule, agent, following, clocks, vectors)
     return None
 
 
 @njit(fastmath=REORDER)
-def minimize_part(agent, following, rule, pull, gradient):
+def minimize_part(agent, following, rule, vectors):
     """`AgentPart.minimize`: gradient steps on the own model, then the copies in closed form."""
     network, state, penalty = rule.network, rule.state, rule.penalty
     model, step = state.models[agent], rule.step_sizes[agent]
     weight, stiffness = rule.data_weights[agent], rule.stiffness[agent]
     size = model.shape[0]
+    pull, gradient = vectors[0, :size], vectors[1, :size]
     first, last = network.offsets[agent], network.offsets[agent + 1]
     pull[:] = 0
     for e in range(first, last):
@@ -88,7 +86,7 @@ def minimize_part(agent, following, rule, pull, gradient):
             pull[d] += penalty * auxiliary[OWN, d] - duals[OWN, d]
             pull[d] += share * (penalty * auxiliary[COPY, d] - duals[COPY, d])
     for _ in range(rule.gradient_steps):
-        add_local_gradient(rule.term, agent, model, gradient, following)
+        add_local_gradient(rule.term, agent, model, gradient, vectors[2], following)
         for d in range(size):
             model[d] -= step * (weight * gradient[d] + stiffness * model[d] - pull[d])
     for e in range(first, last):
@@ -115,15 +113,15 @@ def agree_on(owner, edge, opposite, penalty, state):
 
 
 @njit
-def meet(rule, agent, following, clocks, pull, gradient):
+def meet(rule, agent, following, clocks, vectors):
     """One tick: both ends minimise their parts, then update their edge."""
     edge = rule.edges[agent]
     if edge == NOBODY:
-        minimize_part(agent, following, rule, pull, gradient)
+        minimize_part(agent, following, rule, vectors)
     else:
         partner, opposite = np.int64(rule.network.neighbors[edge]), rule.reverse[edge]
-        minimize_part(agent, partner, rule, pull, gradient)
-        minimize_part(partner, following, rule, pull, gradient)
+        minimize_part(agent, partner, rule, vectors)
+        minimize_part(partner, following, rule, vectors)
         agree_on(agent, edge, opposite, rule.penalty, rule.state)
         agree_on(partner, opposite, edge, rule.penalty, rule.state)
     schedule(agent, rule, clocks)

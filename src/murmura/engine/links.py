@@ -38,7 +38,7 @@ def exchange(link, network, agent, clocks, models, new_model):
     raise NotImplementedError("compiled code only")
 
 
-@overload(has_room)
+@overload(has_room, inline="always")
 def _direct_has_room(link, network, agent):
     if link.instance_class is Direct:
         return lambda link, network, agent: True

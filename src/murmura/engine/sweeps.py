@@ -6,7 +6,7 @@ the run equals the one-at-a-time order. A sweep finds these agents, then fires t
 so that no clock is read while another thread moves it.
 
 A rule says who may fire and what firing does. Rules are NamedTuples; numba picks the code of
-`may_fire` and `fire` by their type (murmura.engine.descent_rule, murmura.engine.gossip_rule).
+`blocker_of` and `fire` by their type (murmura.engine.descent_rule, murmura.engine.gossip_rule).
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from murmura.engine.barrier import BARRIER_SIZE, wait_for_all
 from murmura.errors import SimulationError
+from murmura.objective.kernels import ROWS_AT_ONCE
 
 # Below this many agents a thread, meeting the others costs more than it saves.
 AGENTS_WORTH_A_THREAD = 1000
 # Counters and scratch vectors of different threads stay this many numbers apart.
 PADDING = 64
+NOBODY = -1
 
 
 class Network(NamedTuple):
@@ -51,30 +53,40 @@ class Workspace(NamedTuple):
     active_counts: NDArray[np.int64]
     ready: NDArray[np.int32]
     ready_counts: NDArray[np.int64]
+    blockers: NDArray[np.int32]
     vectors: NDArray[Any]
     barrier: NDArray[np.int64]
 
 
-def may_fire(rule, agent, clocks):
-    """Whether no earlier tick can touch what the agent's next update reads or writes."""
+def blocker_of(rule, agent, clocks):
+    """An agent that has to tick before this one may fire, or NOBODY if no earlier tick can touch its update."""
     raise NotImplementedError("compiled code only")
 
 
 def fire(rule, agent, following, clocks, vectors):
-    """Do the agent's update and draw its next tick; `following` is who comes next on this thread."""
+    """Do the agent's update and draw its next tick.
+
+    `following` is who comes next on this thread; `vectors` are three scratch rows, each long enough
+    for a model and for ROWS_AT_ONCE numbers.
+    """
     raise NotImplementedError("compiled code only")
 
 
-@njit
-def comes_first_around(center, agent, network, next_ticks):
-    """Whether no neighbor of `center` ticks before `agent` does; ties go to the lower index."""
-    tick = next_ticks[agent]
+@njit(inline="always")
+def ticks_before(other, agent, next_ticks):
+    """Whose tick comes first; ties go to the lower index."""
+    return next_ticks[other] < next_ticks[agent] or (next_ticks[other] == next_ticks[agent] and other < agent)
+
+
+# Inlined, as are the overloads of `blocker_of`: a call would copy every array descriptor of the rule.
+@njit(inline="always")
+def earlier_neighbor(center, agent, network, next_ticks):
+    """A neighbor of `center` that ticks before `agent` does, or NOBODY."""
     for e in range(network.offsets[center], network.offsets[center + 1]):
-        neighbor = network.neighbors[e]
-        other = next_ticks[neighbor]
-        if other < tick or (other == tick and neighbor < agent):
-            return False
-    return True
+        neighbor = np.int64(network.neighbors[e])
+        if ticks_before(neighbor, agent, next_ticks):
+            return neighbor
+    return NOBODY
 
 
 @njit
@@ -90,7 +102,13 @@ def find_ready(part, until, rule, clocks, work):
             continue
         work.active[first + n_active] = agent
         n_active += 1
-        if may_fire(rule, agent, clocks):
+        # Most agents still wait for the one that they waited for before: look at that one first.
+        blocker = np.int64(work.blockers[agent])
+        if blocker != NOBODY and ticks_before(blocker, agent, clocks.next_ticks):
+            continue
+        blocker = blocker_of(rule, agent, clocks)
+        work.blockers[agent] = blocker
+        if blocker == NOBODY:
             work.ready[first + n_ready] = agent
             n_ready += 1
     work.active_counts[part, 0] = n_active
@@ -140,7 +158,8 @@ class Team:
             active_counts=np.zeros((self.threads, PADDING), np.int64),
             ready=np.empty(n_agents, np.int32),
             ready_counts=np.zeros((self.threads, PADDING), np.int64),
-            vectors=np.zeros((self.threads, 2, size + PADDING), dtype)[:, :, :size],
+            blockers=np.full(n_agents, NOBODY, np.int32),
+            vectors=np.zeros((self.threads, 3, max(size, ROWS_AT_ONCE) + PADDING), dtype),
             barrier=np.zeros(BARRIER_SIZE, np.int64),
         )
 

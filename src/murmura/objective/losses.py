@@ -68,17 +68,13 @@ class Logistic(NamedTuple):
 
     def value(self, score: float, target: float) -> float:
         margin = target * score
-        # Both branches keep the exponent negative, so that nothing overflows.
-        if margin > 0:
-            return math.log1p(math.exp(-margin))
-        return math.log1p(math.exp(margin)) - margin
+        # The exponent is never positive, so that nothing overflows.
+        return math.log1p(math.exp(-abs(margin))) - min(margin, 0.0)
 
     def slope(self, score: float, target: float) -> float:
         margin = target * score
-        if margin > 0:
-            shrunk = math.exp(-margin)
-            return -target * shrunk / (1 + shrunk)
-        return -target / (1 + math.exp(margin))
+        shrunk = math.exp(-abs(margin))
+        return -target * (shrunk if margin > 0 else 1.0) / (1.0 + shrunk)
 
     @property
     def outputs(self) -> int:

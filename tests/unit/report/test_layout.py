@@ -42,7 +42,9 @@ def test_neighbors_are_closer_than_strangers():
 
 
 def test_components_lie_apart():
-    pieces = nx.disjoint_union_all([nx.complete_graph(9), nx.cycle_graph(5), nx.path_graph(2), nx.empty_graph(3)])
+    pieces = nx.disjoint_union_all(
+        [nx.complete_graph(9), nx.cycle_graph(5), nx.path_graph(2), nx.empty_graph(3)]
+    )
     graph = SimilarityGraph.from_networkx(pieces)
     positions = graph_layout(graph)
     assert np.isfinite(positions).all()

@@ -86,7 +86,14 @@ def test_the_page_says_what_has_to_be_said(text):
     assert NOT_PRIVATE in words
     assert "derived from private data" in words
     assert "one beyond may be better" in words
-    for shown in ("collaborative (CD)", "updates per agent", "14 agents", "Murmura 1.2.3", '["a", "b"]', "false"):
+    for shown in (
+        "collaborative (CD)",
+        "updates per agent",
+        "14 agents",
+        "Murmura 1.2.3",
+        '["a", "b"]',
+        "false",
+    ):
         assert shown in words
 
 

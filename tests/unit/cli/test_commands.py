@@ -1,0 +1,190 @@
+"""The commands in this process: what they write, print and refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from murmura.cli import app as app_module
+from murmura.cli.app import app
+from murmura.results.trajectory import Trajectory
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+ROW_KEYS = {"method", "accuracy", "accuracy_sd", "objective", "updates", "vectors"}
+QUICK = """
+seed = 1
+[data]
+source = "synthetic"
+agents = 6
+dimension = 2
+[graph]
+kind = "angular"
+from = "targets"
+[objective]
+tradeoff = 2.0
+[method]
+name = "cd"
+updates = 10
+[privacy]
+kind = "none"
+[engine]
+name = "reference"
+"""
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+@pytest.fixture
+def quick(tmp_path):
+    file = tmp_path / "quick.toml"
+    file.write_text(QUICK)
+    return file
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory):
+    """The example, on the engine that needs no compiler."""
+    folder = tmp_path_factory.mktemp("rooms")
+    for name in ("rooms.csv", "profiles.csv"):
+        shutil.copy(EXAMPLES / name, folder)
+    text = (EXAMPLES / "rooms.toml").read_text(encoding="utf-8")
+    config = folder / "rooms.toml"
+    config.write_text(text + '[engine]\nname = "reference"\n', encoding="utf-8")
+    return config, folder / "out", invoke("simulate", config, "--out", folder / "out")
+
+
+def test_the_demo_writes_what_is_agreed(tmp_path):
+    result = invoke("demo", "--out", tmp_path, "--agents", 12, "--dimension", 3, "--seed", 2)
+    assert result.exit_code == 0
+    document = json.loads((tmp_path / "metrics.json").read_text())
+    assert (document["agents"], document["dimension"], document["seed"]) == (12, 3, 2)
+    assert [row["method"] for row in document["rows"]] == ["local", "global", "collaborative", "propagation"]
+    assert all(row.keys() >= ROW_KEYS for row in document["rows"])
+    local, _, collaborative, _ = document["rows"]
+    assert collaborative["objective"] == pytest.approx(document["optimum"], rel=1e-6)
+    assert (local["updates"], local["vectors"]) == (0, 0)
+    assert collaborative["updates"] == 1200
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "metrics.json",
+        "report.html",
+        "convergence.svg",
+        "by_size.svg",
+        "gain.svg",
+        "rate.svg",
+    }
+    assert "collaborative" in result.stdout
+    assert "Not differentially private" in result.stderr
+
+
+def test_simulate_learns_from_a_table(rooms):
+    _, out, result = rooms
+    assert result.exit_code == 0
+    document = json.loads((out / "metrics.json").read_text())
+    rows = {row["method"]: row for row in document["rows"]}
+    assert document["metric"] == "rmse"
+    assert document["privacy"] == "none"
+    assert rows["collaborative"]["rmse"] < rows["local"]["rmse"]
+    assert rows["collaborative"]["objective"] == pytest.approx(document["optimum"], rel=1e-5)
+    models = pq.read_table(out / "models.parquet")
+    run = Trajectory.load(out / "run.npz")
+    assert models.column("agent").to_pylist() == list(run.agent_names)
+    np.testing.assert_array_equal(models.column("coefficient_0").to_numpy(), run.models[:, 0])
+    assert "taken as public" in (out / "report.html").read_text()
+
+
+def test_a_finished_run_resumes_to_itself(rooms):
+    config, out, _ = rooms
+    before = Trajectory.load(out / "run.npz")
+    assert invoke("simulate", config, "--out", out, "--resume").exit_code == 0
+    after = Trajectory.load(out / "run.npz")
+    assert after.records == before.records
+    np.testing.assert_array_equal(after.models, before.models)
+
+
+def test_files_of_others_are_left_alone(quick, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.tex").write_text("precious")
+    (out / "metrics.json").write_text("old")
+    assert invoke("simulate", quick, "--out", out, "--no-baselines").exit_code == 0
+    assert (out / "thesis.tex").read_text() == "precious"
+    document = json.loads((out / "metrics.json").read_text())
+    assert [row["method"] for row in document["rows"]] == ["collaborative"]
+    assert not list(out.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("name", "methods"),
+    [("local", ["global", "local"]), ("propagation", ["local", "global", "propagation"])],
+)
+def test_every_method_has_a_report(quick, tmp_path, name, methods):
+    stop = "" if name == "local" else "time = 3.0\nrecord_every = 0.5"
+    quick.write_text(QUICK.replace('name = "cd"\nupdates = 10', f'name = "{name}"\n{stop}'))
+    assert invoke("simulate", quick, "--out", tmp_path / "out").exit_code == 0
+    document = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert [row["method"] for row in document["rows"]] == methods
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_run_without_test_samples_has_a_report(quick, tmp_path):
+    quick.write_text(QUICK.replace("dimension = 2", "dimension = 2\ntest_samples = 0"))
+    result = invoke("simulate", quick, "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["rows"][0]["accuracy"] is None
+    assert "There are no test samples" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("command", [[], ["demo"], ["simulate"]])
+def test_every_command_has_help(command):
+    result = invoke(*command, "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+def test_the_version_is_said():
+    result = invoke("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("murmura ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("simulate", "missing.toml", "--out", "out"), "missing.toml: there is no such file"),
+        (("simulate", "quick.toml", "--out", "quick.toml"), "--out quick.toml: is a file; name a folder"),
+        (
+            ("simulate", "quick.toml", "--out", "out", "--resume"),
+            "out/run.npz: there is no saved run to resume; start one without --resume",
+        ),
+    ],
+)
+def test_a_refusal_is_one_line_and_code_1(quick, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(quick.parent)
+    monkeypatch.setattr("sys.argv", ["murmura", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        app_module.main()
+    assert caught.value.code == 1
+    printed = capsys.readouterr()
+    assert printed.err == words + "\n"
+    assert printed.out == ""
+
+
+def test_a_run_of_another_problem_cannot_be_resumed(quick, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    assert invoke("simulate", quick, "--out", out).exit_code == 0
+    saved = (out / "run.npz").read_bytes()
+    quick.write_text(QUICK.replace("tradeoff = 2.0", "tradeoff = 3.0"))
+    monkeypatch.setattr("sys.argv", ["murmura", "simulate", str(quick), "--out", str(out), "--resume"])
+    with pytest.raises(SystemExit) as caught:
+        app_module.main()
+    assert caught.value.code == 1
+    assert "belongs to another problem" in capsys.readouterr().err
+    assert (out / "run.npz").read_bytes() == saved

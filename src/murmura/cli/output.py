@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.cli.console import RESULTS, say, step
+from murmura.cli.console import say, step
 from murmura.errors import ConfigError
-from murmura.report import Page, pictures, save_picture
+from murmura.report import NOT_PRIVATE, Page, pictures, save_picture
 from murmura.results.trajectory import write_whole
 
 
@@ -41,5 +41,4 @@ def write_report(folder: Path, page: Page, seed: int, targets: NDArray[np.float6
 
 def say_where(folder: Path) -> None:
     """The end of every command with a report."""
-    say(f"Not differentially private: this run has privacy = none.\nThe report is {folder / 'report.html'}")
-    RESULTS.file.flush()
+    say(f"{NOT_PRIVATE}\nThe report is {folder / 'report.html'}")

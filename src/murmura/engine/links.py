@@ -45,7 +45,7 @@ def _direct_has_room(link, network, agent):
     return None
 
 
-@overload(gather)
+@overload(gather, inline="always")
 def _direct_gather(link, network, agent, following, clocks, models, mean):
     if link.instance_class is not Direct:
         return None
@@ -62,6 +62,7 @@ def _direct_gather(link, network, agent, following, clocks, models, mean):
             neighbor_model, share = models[network.neighbors[e]], link.shares[e]
             for d in range(size):
                 mean[d] += share * neighbor_model[d]
+        prefetch_range(models, following * size, following * size + size)
         for e in range(network.offsets[following], network.offsets[following + 1]):
             ahead = np.int64(network.neighbors[e]) * size
             prefetch_range(models, ahead, ahead + size)
@@ -69,7 +70,7 @@ def _direct_gather(link, network, agent, following, clocks, models, mean):
     return gather_direct
 
 
-@overload(exchange)
+@overload(exchange, inline="always")
 def _direct_exchange(link, network, agent, clocks, models, new_model):
     if link.instance_class is not Direct:
         return None

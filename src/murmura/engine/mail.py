@@ -127,7 +127,7 @@ def _mail_has_room(link, network, agent):
     return has_room_for_mail
 
 
-@overload(gather)
+@overload(gather, inline="always")
 def _mail_gather(link, network, agent, following, clocks, models, mean):
     if link.instance_class is not Mail:
         return None
@@ -155,7 +155,7 @@ def _mail_gather(link, network, agent, following, clocks, models, mean):
     return gather_mail
 
 
-@overload(exchange)
+@overload(exchange, inline="always")
 def _mail_exchange(link, network, agent, clocks, models, new_model):
     if link.instance_class is not Mail:
         return None

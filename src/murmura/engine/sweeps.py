@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
-from murmura.engine.barrier import BARRIER_SIZE, wait_for_all
+from murmura.engine.barrier import BARRIER_SIZE, atomic_add, wait_for_all
 from murmura.errors import SimulationError
 from murmura.objective.kernels import ROWS_AT_ONCE
 
@@ -27,6 +27,8 @@ from murmura.objective.kernels import ROWS_AT_ONCE
 AGENTS_WORTH_A_THREAD = 1000
 # Counters and scratch vectors of different threads stay this many numbers apart.
 PADDING = 64
+# Ready agents that a thread takes at once: few, so that none waits long for a thread that was held up.
+AGENTS_AT_ONCE = 16
 NOBODY = -1
 
 
@@ -53,6 +55,7 @@ class Workspace(NamedTuple):
     active_counts: NDArray[np.int64]
     ready: NDArray[np.int32]
     ready_counts: NDArray[np.int64]
+    taken: NDArray[np.int64]
     blockers: NDArray[np.int32]
     vectors: NDArray[Any]
     barrier: NDArray[np.int64]
@@ -113,22 +116,24 @@ def find_ready(part, until, rule, clocks, work):
             n_ready += 1
     work.active_counts[part, 0] = n_active
     work.ready_counts[part, 0] = n_ready
+    work.taken[part * PADDING] = 0
 
 
 @njit
-def fire_part(part, total, rule, clocks, work):
-    """Phase 2: one thread's share of the ready agents, as if all threads' lists were one."""
+def fire_shared(part, rule, clocks, work):
+    """Phase 2: fire the own list of ready agents, then help with the lists of the other threads."""
     n_agents, parts = clocks.next_ticks.shape[0], work.ready_counts.shape[0]
-    first, last = total * part // parts, total * (part + 1) // parts
-    before = 0
-    for other in range(parts):
-        count = work.ready_counts[other, 0]
-        ready = work.ready[n_agents * other // parts :]
-        start, stop = max(first - before, 0), min(last - before, count)
-        for k in range(start, stop):
-            following = np.int64(ready[min(k + 1, stop - 1)])
-            fire(rule, np.int64(ready[k]), following, clocks, work.vectors[part])
-        before += count
+    for turn in range(parts):
+        owner = (part + turn) % parts
+        count = work.ready_counts[owner, 0]
+        ready = work.ready[n_agents * owner // parts :]
+        while True:
+            first = atomic_add(work.taken, owner * PADDING, AGENTS_AT_ONCE)
+            if first >= count:
+                break
+            for k in range(first, min(first + AGENTS_AT_ONCE, count)):
+                following = np.int64(ready[min(k + 1, count - 1)])
+                fire(rule, np.int64(ready[k]), following, clocks, work.vectors[part])
 
 
 @njit(nogil=True)
@@ -143,7 +148,7 @@ def sweep_part(part, max_sweeps, until, rule, clocks, work):
             total += work.ready_counts[other, 0]
         if total == 0:
             break
-        fire_part(part, total, rule, clocks, work)
+        fire_shared(part, rule, clocks, work)
         wait_for_all(work.barrier, parts)
 
 
@@ -158,6 +163,7 @@ class Team:
             active_counts=np.zeros((self.threads, PADDING), np.int64),
             ready=np.empty(n_agents, np.int32),
             ready_counts=np.zeros((self.threads, PADDING), np.int64),
+            taken=np.zeros(self.threads * PADDING, np.int64),
             blockers=np.full(n_agents, NOBODY, np.int32),
             vectors=np.zeros((self.threads, 3, max(size, ROWS_AT_ONCE) + PADDING), dtype),
             barrier=np.zeros(BARRIER_SIZE, np.int64),

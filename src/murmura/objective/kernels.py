@@ -21,7 +21,7 @@ from murmura.objective.losses import loss_slope, loss_slopes
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 CACHE_LINE_BYTES = 64
 # Rows that are scored before their gradients are added up: their scores and themselves stay in cache.
-ROWS_AT_ONCE = 32
+ROWS_AT_ONCE = 8
 
 
 class DataTerm(NamedTuple):
@@ -82,7 +82,8 @@ def add_local_gradient(term, agent, model, gradient, scores, following):
     raise NotImplementedError("compiled code only")
 
 
-@overload(add_local_gradient)
+# Inlined, since a call would copy every array descriptor of the term.
+@overload(add_local_gradient, inline="always")
 def _compile_local_gradient(term, agent, model, gradient, scores, following):
     if term.instance_class is AnchorTerm:
         return _anchor_gradient
@@ -121,6 +122,7 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, following):
     ahead, ahead_stop = term.offsets[following] * size, term.offsets[following + 1] * size
     for d in range(size):
         gradient[d] = 0
+    prefetch_range(term.targets, term.offsets[following], term.offsets[following + 1])
     while start < stop:
         end = min(start + ROWS_AT_ONCE, stop)
         reach = min(ahead + ROWS_AT_ONCE * size, ahead_stop)

@@ -90,7 +90,7 @@ def _paint_gaps(axes: Axes, comparison: Comparison, effort: Effort) -> None:
 def _paint_objectives(axes: Axes, comparison: Comparison, effort: Effort) -> None:
     for name, run in comparison.simulated.items():
         _paint_curve(axes, comparison, name, effort, run.column("objective"))
-    axes.set(ylabel="its own objective")
+    axes.set(ylabel="objective")
 
 
 def _paint_metrics(axes: Axes, comparison: Comparison, effort: Effort) -> None:
@@ -173,13 +173,11 @@ def gain_on_graph(comparison: Comparison, targets: NDArray[np.float64] | None = 
     method, gains = found
     title = f"Who gains: {LABELS[method]} against local"
     unit = "points of accuracy" if comparison.metric == "accuracy" else "RMSE"
+    if comparison.metric == "accuracy":
+        gains = 100 * gains
     graph = comparison.problem.graph
     if graph.n_agents > MOST_DRAWN:
-        caption = (
-            f"How much better each agent's own model is than what it learns alone, in {unit}. The graph has "
-            f"{graph.n_agents} agents: it is drawn up to {MOST_DRAWN}, and its gains are counted beyond."
-        )
-        return Picture("gain", title, caption, draw(WIDTH, 3.6, lambda f: _paint_gain_counts(f, gains, unit)))
+        return _gain_counts(title, gains, unit)
     positions = None if targets is None else ring_layout(targets)
     where = "at the angle of its true separator" if positions is not None else "near those it resembles"
     if positions is None:
@@ -189,13 +187,12 @@ def gain_on_graph(comparison: Comparison, targets: NDArray[np.float64] | None = 
         f"better its model is than what it learns alone, in {unit}"
         + ("; grey agents have no test samples." if np.isnan(gains).any() else ".")
     )
-    scaled = 100 * gains if comparison.metric == "accuracy" else gains
     counts = comparison.problem.population.sample_counts
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         _paint_edges(axes, graph, positions)
-        _paint_agents(figure, axes, positions, scaled, counts, f"gain in {unit}")
+        _paint_agents(figure, axes, positions, gains, counts, f"gain in {unit}")
         axes.set_aspect("equal")
         axes.set_axis_off()
 
@@ -251,11 +248,22 @@ def _areas(counts: NDArray[np.int64], n_agents: int) -> NDArray[np.float64]:
     return largest * (0.1 + 0.9 * np.sqrt(counts / max(int(counts.max()), 1)))
 
 
-def _paint_gain_counts(figure: Figure, gains: NDArray[np.float64], unit: str) -> None:
-    axes = figure.subplots()
-    axes.hist(gains[~np.isnan(gains)], bins=60, color=BLUE)
-    axes.axvline(0, color=INK, linewidth=1)
-    axes.set(xlabel=f"gain over local in {unit}", ylabel="agents")
+def _gain_counts(title: str, gains: NDArray[np.float64], unit: str) -> Picture:
+    """Where there are too many agents to draw each of them."""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.hist(gains[~np.isnan(gains)], bins=40, color=BLUE)
+        axes.axvline(0, color=INK, linewidth=1)
+        axes.set(xlabel=f"gain over local in {unit}", ylabel="agents")
+
+    return Picture(
+        "gain",
+        title,
+        f"How much better each agent's own model is than what it learns alone, in {unit}. A graph is drawn "
+        f"up to {MOST_DRAWN} agents; the gains of these {len(gains):,} are counted instead.",
+        draw(WIDTH, 3.6, paint),
+    )
 
 
 def proven_rate(comparison: Comparison) -> Picture | None:

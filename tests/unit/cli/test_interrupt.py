@@ -66,6 +66,7 @@ def wait_for(process, words):
     pytest.fail(f"the program ended without {words!r}")
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(folder):
     process = start("simulate", "long.toml", "--out", "out", cwd=folder)
     wait_for(process, "ticks")  # the first line about ticks says that the run has begun

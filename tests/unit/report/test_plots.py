@@ -81,7 +81,7 @@ def test_size_groups_hold_every_agent(comparison):
 def test_a_large_graph_is_counted_and_not_drawn(comparison, monkeypatch):
     monkeypatch.setattr(plots_module, "MOST_DRAWN", 10)
     picture = painted(gain_on_graph(comparison))
-    assert "drawn up to 10" in picture.caption
+    assert "drawn up to 10 agents" in picture.caption
     assert picture.figure.axes[0].get_ylabel() == "agents"
 
 

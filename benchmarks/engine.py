@@ -6,10 +6,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from benchmarks.numpy_loop import numpy_loop
-from benchmarks.workload import benchmark_problem
 from numba import njit
 
+from benchmarks.numpy_loop import numpy_loop
+from benchmarks.workload import benchmark_problem
 from murmura.engine.conditions import Conditions, scheduled_tick
 from murmura.engine.cpu import CpuEngine
 from murmura.engine.schedule import time_of_tick

@@ -28,6 +28,4 @@ def benchmark_problem(agents: int, dimension: int, degree: int, seed: int = 0) -
     population = Population.packed(features, targets, offsets)
     graph = random_graph(agents, degree, seed)
     # The public bound spares one eigenvalue problem per agent; the updates cost the same.
-    return Problem(
-        population, graph, Logistic(), smoothness="public", feature_bound=math.sqrt(dimension)
-    )
+    return Problem(population, graph, Logistic(), smoothness="public", feature_bound=math.sqrt(dimension))

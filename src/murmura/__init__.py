@@ -1,7 +1,13 @@
-"""Murmura: many agents, each with a little private data, learn a model each from the neighbors they resemble."""
+"""Murmura: agents with a little private data each learn a model each, from the neighbors they resemble."""
 
 from murmura.agent import Agent, Message
-from murmura.data import Population, linear_classification, load_movielens, population_from_frame, read_population
+from murmura.data import (
+    Population,
+    linear_classification,
+    load_movielens,
+    population_from_frame,
+    read_population,
+)
 from murmura.engine import Conditions, simulate
 from murmura.errors import MurmuraError
 from murmura.graph import SimilarityGraph, angular_graph, knn_graph, profile_graph, read_edges

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import LOSSES, random_problem
 
 from murmura.engine import Conditions, simulate
 from murmura.method import CoordinateDescent, ModelPropagation
-from tests.support import LOSSES, random_problem
 
 METHODS = (CoordinateDescent(), CoordinateDescent("local"), ModelPropagation())
 HARSH = Conditions(

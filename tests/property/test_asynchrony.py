@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.support import LOSSES, random_problem
 
 from murmura.agent import Agent
 from murmura.method import CoordinateDescent
-from tests.support import LOSSES, random_problem
 
 
 class NoClock:

@@ -98,7 +98,9 @@ class Agent:
         """Keep the highest-numbered model of each neighbor."""
         neighbor = self.neighbors.get(message.sender)
         if neighbor is None:
-            raise SimulationError(f"agent {self.name!r} got a message from {message.sender!r}, not a neighbor")
+            raise SimulationError(
+                f"agent {self.name!r} got a message from {message.sender!r}, not a neighbor"
+            )
         if message.number > neighbor.number:
             neighbor.number = message.number
             neighbor.model = message.model

@@ -53,7 +53,7 @@ def wait_for_all(barrier, parts):
     """Return when all `parts` threads have called this; `barrier` is an int64 array of BARRIER_SIZE zeros."""
     if parts == 1:
         return
-    generation = atomic_load(barrier, GENERATION)
+    generation = atomic_load(barrier, GENERATION)  # pyright: ignore[reportCallIssue]
     if atomic_add(barrier, ARRIVED, 1) == parts - 1:
         atomic_add(barrier, ARRIVED, -parts)
         atomic_add(barrier, GENERATION, 1)

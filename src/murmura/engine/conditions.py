@@ -177,9 +177,9 @@ def travel_time(table, seed, sender, number, receiver):
 @njit
 def arrival(table, seed, sender, number, receiver, sent):
     """When this message arrives, or NEVER if it is lost or its receiver is away."""
-    if table.loss_threshold > 0:
-        if uniform_word(seed, sender, number, LOSS, receiver) < table.loss_threshold:
-            return NEVER
+    loss = table.loss_threshold
+    if loss > 0 and uniform_word(seed, sender, number, LOSS, receiver) < loss:
+        return NEVER
     time = sent + travel_time(table, seed, sender, number, receiver)
     return time if is_online(table, seed, receiver, time) else NEVER
 

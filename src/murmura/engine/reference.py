@@ -135,6 +135,9 @@ class ReferenceEngine:
             clock=SimulatedClock(self._table, self._seed, i, limit),
         )
 
+    def _neighbors_of(self, i: int) -> list[int]:
+        return self._graph.neighbors_of(i)[0].tolist()
+
     def _push(self, time: int, kind: int, index: int, message: Message | None = None) -> None:
         self._n_events += 1
         heapq.heappush(self._events, (int(time), kind, index, self._n_events, message))
@@ -155,16 +158,16 @@ class ReferenceEngine:
             if self._sent[i] == NEVER:
                 continue
             if self._descent.start_is_public:
-                for j in agent.neighbors:
-                    self._push(self._sent[i], ARRIVAL, int(j), agent.last_message())
+                for j in self._neighbors_of(i):
+                    self._push(self._sent[i], ARRIVAL, j, agent.last_message())
             else:
                 self._post(i, agent.last_message(), self._sent[i])
 
     def _post(self, i: int, message: Message, now: int) -> None:
-        for j in self._agents[i].neighbors:
+        for j in self._neighbors_of(i):
             time = arrival(self._table, self._seed, i, message.number, j, now)
             if time < NEVER:
-                self._push(time, ARRIVAL, int(j), message)
+                self._push(time, ARRIVAL, j, message)
 
     def _tick(self, i: int, now: int) -> None:
         agent = self._agents[i]
@@ -176,7 +179,7 @@ class ReferenceEngine:
 
     def _come_back(self, i: int, now: int) -> None:
         """Every neighbor that is online hands over its last model at once."""
-        for j in self._agents[i].neighbors:
+        for j in self._neighbors_of(i):
             if self._sent[j] < now and is_online(self._table, self._seed, j, now):
                 self._vectors += 1
                 self._agents[i].on_message(self._agents[j].last_message(), now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -46,7 +47,7 @@ class DescentState:
         return arrays
 
     @staticmethod
-    def from_arrays(arrays: dict[str, NDArray[Any]]) -> DescentState:
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> DescentState:
         mail = None
         if "mail_sent" in arrays:
             mail = MailState(**{f.name: arrays[f"mail_{f.name}"].copy() for f in fields(MailState)})
@@ -63,7 +64,7 @@ def initial_state(descent: Descent, seed: int, table: ConditionTable) -> Descent
 
 
 @njit
-def first_ticks(table, seed, n_agents):  # noqa: ANN001, ANN201
+def first_ticks(table, seed, n_agents):
     """When each agent wakes for the first time."""
     ticks = np.empty(n_agents, np.int64)
     for agent in range(n_agents):

@@ -62,7 +62,7 @@ class Workspace(NamedTuple):
 
 
 def blocker_of(rule, agent, clocks):
-    """An agent that has to tick before this one may fire, or NOBODY if no earlier tick can touch its update."""
+    """An agent that has to tick before this one may fire, or NOBODY if no earlier tick matters to it."""
     raise NotImplementedError("compiled code only")
 
 
@@ -128,7 +128,7 @@ def fire_shared(part, rule, clocks, work):
         count = work.ready_counts[owner, 0]
         ready = work.ready[n_agents * owner // parts :]
         while True:
-            first = atomic_add(work.taken, owner * PADDING, AGENTS_AT_ONCE)
+            first = atomic_add(work.taken, owner * PADDING, AGENTS_AT_ONCE)  # pyright: ignore[reportCallIssue]
             if first >= count:
                 break
             for k in range(first, min(first + AGENTS_AT_ONCE, count)):

@@ -62,7 +62,7 @@ def prefetch_range(array, start, stop):
     """Start to read the flat elements from `start` to `stop`."""
     step = CACHE_LINE_BYTES // array.itemsize
     while start < stop:
-        prefetch(array, start)
+        prefetch(array, start)  # pyright: ignore[reportCallIssue]
         start += step
 
 

@@ -1,4 +1,4 @@
-"""Losses ℓ(θ; x, y) = φ(scores, y) of linear scores: value, slope, smoothness and gradient bound in one place.
+"""Losses ℓ(θ; x, y) = φ(scores, y) of linear scores: value, slope, smoothness and gradient bound together.
 
 A loss is a NamedTuple: its fields are its parameters, its methods are plain Python that the
 reference engine calls as they are and the numba kernels compile as they are. A new loss is one

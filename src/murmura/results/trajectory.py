@@ -69,7 +69,7 @@ class Trajectory:
         return self.records[-1]
 
     def predict(self, features: ArrayLike, agents: ArrayLike) -> NDArray[Any]:
-        """Predictions for rows of features, each by the model of its agent (index or name; one for all rows)."""
+        """Predictions for rows of features by the model of its agent (index or name, or one for all)."""
         rows = np.atleast_2d(np.asarray(features, self.models.dtype))
         indices = np.broadcast_to(self._indices(agents), (rows.shape[0],))
         blocks = self.models.reshape(len(self.models), self.loss.outputs, -1)
@@ -156,7 +156,7 @@ def _built_in_loss(name: str, parameters: list[Any]) -> Loss:
 
 def _save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     with path.open("wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def write_whole(path: str | os.PathLike[str], write: Any) -> None:

@@ -50,6 +50,7 @@ def test_the_highest_number_wins_whatever_the_order_of_arrival():
     for number in (2, 5, 3):
         agent.on_message(Message("anna", number, np.full(2, float(number))), 0)
     assert agent.neighbors["anna"].number == 5
+    assert agent.neighbors["anna"].model is not None
     assert np.array_equal(agent.neighbors["anna"].model, [5.0, 5.0])
 
 

@@ -1,10 +1,11 @@
 """Stops, records, resuming, baselines and losses of one's own."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tests.support import random_problem
 
 from murmura.engine import Conditions, simulate
 from murmura.engine.schedule import time_of_tick
@@ -14,10 +15,9 @@ from murmura.method import CoordinateDescent, Global, Local, ModelPropagation
 from murmura.objective import CollaborativeObjective, Problem, solve_local_models, solve_optimum
 from murmura.randomness.clocks import NEVER, TIME_UNIT, tick_gap
 from murmura.results.trajectory import Trajectory
-from tests.support import random_problem
 
 HARSH = Conditions(delay=0.5, loss=0.2, offline_share=0.3, offline_length=1.5, joins={3: 2.0})
-SAVED = {"updates": 20, "seed": 3}
+SAVED: dict[str, Any] = {"updates": 20, "seed": 3}
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,9 @@ class LogCosh(NamedTuple):
 def test_a_loss_of_ones_own_works_in_every_engine():
     base = random_problem(2, n_agents=10)
     problem = Problem(base.population, base.graph, LogCosh(1.5))
-    runs = [simulate(problem, CoordinateDescent(), updates=10, engine=engine) for engine in ("cpu", "reference")]
+    runs = [
+        simulate(problem, CoordinateDescent(), updates=10, engine=engine) for engine in ("cpu", "reference")
+    ]
     np.testing.assert_allclose(runs[0].models, runs[1].models, rtol=1e-10, atol=1e-14)
     converged = simulate(problem, CoordinateDescent(), tolerance=1e-13)
     assert np.abs(CollaborativeObjective(problem).gradient(converged.models)).max() < 1e-4

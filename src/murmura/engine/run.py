@@ -201,14 +201,14 @@ class _Run:
                 return self._finish("updates")
             if self._now >= self._end:
                 return self._finish("ticks" if self._stops.ticks is not None else "time")
+            if self._has_settled():
+                return "tolerance"
             if should_stop is not None and should_stop():
                 return self._finish("interrupted")
             barrier = min((self._now // step + 1) * step, self._end)
             self._advance(barrier, progress)
             if self._stops.record_every is not None:
                 self._record()
-                if self._has_settled():
-                    return "tolerance"
 
     def _finish(self, reason: str) -> str:
         if self._records[-1].ticks != int(self._engine.updates.sum()):
@@ -260,7 +260,7 @@ class _Run:
         return agent_metrics(self._problem.loss, self._test, self._engine.models)
 
     def _has_settled(self) -> bool:
-        if self._stops.tolerance is None:
+        if self._stops.tolerance is None or len(self._records) < 2:
             return False
         before, now = self._records[-2].objective, self._records[-1].objective
         return abs(before - now) <= self._stops.tolerance * abs(now)

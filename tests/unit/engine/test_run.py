@@ -84,6 +84,13 @@ def test_tolerance_stops_near_the_optimum(problem):
     assert run.final.objective == pytest.approx(solve_optimum(problem).value, rel=1e-8)
 
 
+def test_a_settled_run_stays_as_it_is_when_resumed(problem):
+    settled = simulate(problem, CoordinateDescent(), tolerance=1e-6)
+    again = simulate(problem, CoordinateDescent(), tolerance=1e-6, resume=settled)
+    assert len(again.records) == len(settled.records)
+    assert np.array_equal(again.models, settled.models)
+
+
 def test_some_stop_is_needed(problem):
     with pytest.raises(SimulationError, match="say when to stop"):
         simulate(problem, CoordinateDescent())

@@ -20,7 +20,6 @@ help: ## list the targets
 
 demo: $(VENV)/.installed ## 100 agents learn alone and together; writes demo-out/report.html
 	@$(BIN)/murmura demo --out demo-out
-	@echo "The report is $(CURDIR)/demo-out/report.html"
 
 test: $(VENV)/.installed-dev ## the quick tests
 	@$(BIN)/python -m pytest -m "not slow"

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.support import LOSSES, random_problem
+from tests.support import LOSSES, random_problem, random_weights
 
 from murmura.agent import Agent
+from murmura.data import Population
+from murmura.engine import Conditions, simulate
+from murmura.engine.state import first_ticks
+from murmura.graph import SimilarityGraph
 from murmura.method import CoordinateDescent
+from murmura.objective import Problem
 
 
 class NoClock:
@@ -74,20 +79,58 @@ def test_updates_of_neighbors_do_not_commute():
     assert not np.array_equal(after(agents, [0, other]), after(agents, [other, 0]))
 
 
-@settings(max_examples=40)
-@given(seed=st.integers(0, 2**32), agent=st.integers(0, 8))
-def test_an_update_cannot_change_with_anything_outside_its_neighborhood(seed, agent):
-    """Replace the data and the models of all others who are not neighbors: the update stays bit for bit."""
-    problem = random_problem(seed, n_agents=9, density=0.3)
-    agents = make_agents(problem, np.random.default_rng(seed))
-    changed = make_agents(random_problem(seed + 1, n_agents=9, density=0.3), np.random.default_rng(seed + 1))
-    neighborhood = {agent, *agents[agent].neighbors}
-    mixed = [agents[i] if i in neighborhood else changed[i] for i in range(9)]
-    fire_in, fire_out = copy.deepcopy(agents), copy.deepcopy(mixed)
-    assert np.array_equal(fire_in[agent].on_tick(0)[0].model, fire_out[agent].on_tick(0)[0].model)
+def elsewhere_changed(problem, agent, random):
+    """The same agent with the same ties, but other data for everyone else and other ties among them."""
+    population, graph = problem.population, problem.graph
+    features, targets = np.array(population.features), np.array(population.targets)
+    others = np.ones(len(targets), bool)
+    others[population.offsets[agent] : population.offsets[agent + 1]] = False
+    features[others] = random.normal(size=(others.sum(), features.shape[1]))
+    targets[others] *= -1
+    weights = random_weights(random, problem.n_agents, 0.5)
+    weights[agent], weights[:, agent] = 0, 0
+    neighbors, ties = graph.neighbors_of(agent)
+    weights[agent, neighbors], weights[neighbors, agent] = ties, ties
+    edges = np.argwhere(np.triu(weights) > 0)
+    return Problem(
+        Population.packed(features, targets, population.offsets),
+        SimilarityGraph.from_edges(problem.n_agents, edges, weights[edges[:, 0], edges[:, 1]]),
+        problem.loss,
+        tradeoff=problem.tradeoff,
+        max_samples=MAX_SAMPLES,
+    )
 
 
-@pytest.mark.parametrize("field", ["n_agents", "degrees", "graph", "problem", "seed", "table"])
-def test_an_agent_holds_no_global_knowledge(field):
-    agents = make_agents(random_problem(1, n_agents=9), np.random.default_rng(1))
-    assert not hasattr(agents[0], field)
+MAX_SAMPLES = 8
+
+
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32))
+def test_an_update_cannot_change_with_anything_outside_its_neighborhood(engine, seed):
+    """The first agent to tick updates to the same bits, whatever the others hold and whoever they know."""
+    random = np.random.default_rng(seed)
+    base = random_problem(seed, n_agents=9, density=0.4)
+    problem = Problem(base.population, base.graph, base.loss, tradeoff=base.tradeoff, max_samples=MAX_SAMPLES)
+    ticks = first_ticks(Conditions().table(9), np.uint64(seed), 9)
+    agent = int(np.argmin(ticks))
+    start = random.normal(size=(9, problem.dimension))
+    results = [
+        simulate(p, CoordinateDescent(start), engine=engine, seed=seed, ticks=1, record_every=None)
+        for p in (problem, elsewhere_changed(problem, agent, random))
+    ]
+    assert results[0].updates[agent] == results[1].updates[agent] == 1
+    assert np.array_equal(results[0].models[agent], results[1].models[agent])
+    assert not np.array_equal(results[0].models[agent], start[agent])
+
+
+def test_an_agent_holds_its_neighborhood_and_nothing_else():
+    problem = random_problem(1, n_agents=9)
+    for i, agent in enumerate(make_agents(problem, np.random.default_rng(1))):
+        assert set(vars(agent)) == {
+            "name", "model", "updates", "neighbors", "next_tick", "_term", "_step_size", "_pull", "_clock"
+        }  # fmt: skip
+        assert set(agent.neighbors) == set(problem.graph.neighbors_of(i)[0].tolist())
+        own_numbers = sum(np.size(part) for part in problem.population.samples(i))
+        held = sum(np.size(value) for value in vars(agent._term).values())
+        assert held <= own_numbers + 2  # the loss and the penalty beside the samples

@@ -83,13 +83,14 @@ class Agent:
 
     def on_tick(self, now: int) -> list[Message]:
         """Wake up: one update, then broadcast the new model."""
-        self.model = descent_update(
+        updated = descent_update(
             self.model,
             self._neighbor_mean(),
             self._term.gradient(self.model),
             self._step_size,
             self._pull,
         )
+        self.model = updated.astype(self.model.dtype, copy=False)
         self.updates += 1
         self.next_tick = self._clock.next_tick(self.updates, now)
         return [self.last_message()]

@@ -142,7 +142,8 @@ def _mail_state(mail: Mail) -> MailState:
 def _restored(mail: Mail, state: MailState, network: Network, next_ticks: NDArray[np.int64]) -> Mail:
     n_edges = mail.numbers.size
     most = int(np.bincount(state.letter_edges, minlength=1).max())
-    mail = _with_room(mail._replace(sent=state.sent, numbers=state.numbers, inbox=state.inbox), most + 1)
+    capacity = max(most + 1, FIRST_CAPACITY)
+    mail = _with_room(mail._replace(sent=state.sent, numbers=state.numbers, inbox=state.inbox), capacity)
     for k in np.lexsort((state.letter_numbers, state.letter_edges)):
         post(
             mail,

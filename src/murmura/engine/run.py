@@ -29,6 +29,8 @@ Method = Local | Global | CoordinateDescent | ModelPropagation | GossipADMM
 EngineName = Literal["cpu", "reference"]
 Progress = Callable[[int, int | None], None]
 
+# Simulated times in mean intervals between two ticks of an agent; clocks count in finer units.
+SHORTEST, LONGEST = 1e-6, 1e6
 # Aim at this many seconds between two reports of progress.
 REPORT_SECONDS = 0.2
 
@@ -88,7 +90,8 @@ def simulate(
 
     Stops when every agent has done `updates` updates, after `ticks` ticks of all agents together,
     at simulated `time` (one unit is the mean interval between two ticks of an agent), or when the
-    objective changed by less than `tolerance` (relative) between two records, whichever is first.
+    objective changed by less than `tolerance` (relative) between two records with at least one tick
+    per agent on average between them, whichever is first.
     Records are taken every `record_every` units of time, and at the start and the end; None takes
     just these two. `test` gives the accuracy or RMSE in the records. `resume` goes on with a saved
     run, to the same end as if it had never stopped. `progress` is called with the ticks done and
@@ -104,9 +107,9 @@ def simulate(
         "method_settings": _method_settings(method),
         "engine": engine,
         "seed": _checked_seed(seed),
-        "updates": updates,
-        "record_every": record_every,
-        "conditions": asdict(conditions),
+        "updates": None if updates is None else int(updates),
+        "record_every": None if record_every is None else float(record_every),
+        "conditions": _plain(asdict(conditions)),
     }
     if resume is not None:
         _check_resumable(resume, problem, settings)
@@ -129,9 +132,13 @@ class Stops:
         limits = {"updates": updates, "ticks": ticks, "time": time, "tolerance": tolerance}
         if all(limit is None for limit in limits.values()):
             raise SimulationError("say when to stop: give updates, ticks, time or tolerance")
-        for name, limit in {**limits, "record_every": record_every}.items():
-            if limit is not None and not limit > 0:
-                raise SimulationError(f"{name} must be positive, got {name}={limit}")
+        for name in ("updates", "ticks"):
+            _check_whole(name, limits[name])
+        for name, length in {"time": time, "record_every": record_every}.items():
+            if length is not None and not SHORTEST <= length <= LONGEST:
+                raise SimulationError(f"{name} must be from {SHORTEST} to {LONGEST}, got {name}={length}")
+        if tolerance is not None and not 0 < tolerance < 1:
+            raise SimulationError(f"tolerance must be between 0 and 1, got tolerance={tolerance}")
         if tolerance is not None and record_every is None:
             raise SimulationError("tolerance compares two records: give record_every as well")
         self.updates = NEVER if updates is None else updates
@@ -161,7 +168,7 @@ class _Run:
         self._objective = self._prepared.objective()
         self._stops = stops
         self._test = test
-        self._records = list(resume.records) if resume else []
+        self._records = _records_on_the_grid(resume.records, stops.record_every) if resume else []
         maker = ENGINES.get((type(self._prepared), engine))
         if maker is None:
             raise SimulationError(f"engine must be 'cpu' or 'reference', got engine={engine!r}")
@@ -176,22 +183,22 @@ class _Run:
             threads=threads,
         )
         self._now = int(resume.state["now"]) if resume else 0
-        self._end = self._find_end(table, seed)
+        self._end, self._end_reason = self._find_end(table, seed)
         self._sweeps = 1
         if not self._records:
             self._record()
 
-    def _find_end(self, table: Any, seed: int) -> int:
-        """The time limit, or the time of the last tick wanted; NEVER if neither is given."""
-        end = NEVER if self._stops.time is None else int(self._stops.time * TIME_UNIT)
+    def _find_end(self, table: Any, seed: int) -> tuple[int, str]:
+        """The time limit or the time of the last tick wanted, whichever is first, and which it is."""
+        ends = {"time": NEVER if self._stops.time is None else int(self._stops.time * TIME_UNIT)}
         if self._stops.ticks is not None:
             left = self._stops.ticks - int(self._engine.updates.sum())
-            if left > 0:
-                clocks = self._engine.next_ticks, self._engine.updates
-                end = min(end, time_of_tick(left, table, seed, self._stops.updates, *clocks))
-            else:
-                end = self._now
-        return end
+            clocks = self._engine.next_ticks, self._engine.updates
+            ends["ticks"] = (
+                time_of_tick(left, table, seed, self._stops.updates, *clocks) if left > 0 else self._now
+            )
+        reason = min(ends, key=lambda name: ends[name])
+        return ends[reason], reason
 
     def to_the_end(self, progress: Progress | None, should_stop: Callable[[], bool] | None) -> str:
         """Go from barrier to barrier, and say why the run stopped."""
@@ -200,7 +207,7 @@ class _Run:
             if (self._engine.next_ticks == NEVER).all():
                 return self._finish("updates")
             if self._now >= self._end:
-                return self._finish("ticks" if self._stops.ticks is not None else "time")
+                return self._finish(self._end_reason)
             if self._has_settled():
                 return "tolerance"
             if should_stop is not None and should_stop():
@@ -260,10 +267,14 @@ class _Run:
         return agent_metrics(self._problem.loss, self._test, self._engine.models)
 
     def _has_settled(self) -> bool:
-        if self._stops.tolerance is None or len(self._records) < 2:
+        if self._stops.tolerance is None:
             return False
-        before, now = self._records[-2].objective, self._records[-1].objective
-        return abs(before - now) <= self._stops.tolerance * abs(now)
+        now = self._records[-1]
+        # A change is worth judging once every agent has had a turn on average.
+        earlier = [r for r in self._records if now.ticks - r.ticks >= self._problem.n_agents]
+        return bool(earlier) and abs(earlier[-1].objective - now.objective) <= self._stops.tolerance * abs(
+            now.objective
+        )
 
     def trajectory(self, name: str, settings: dict[str, Any], stopped: str) -> Trajectory:
         return Trajectory(
@@ -300,6 +311,14 @@ def _solved(problem: Problem, method: Local | Global, test: Population | None) -
     )
 
 
+def _records_on_the_grid(records: tuple[Record, ...], record_every: float | None) -> list[Record]:
+    """Without a last record that was taken only because the run stopped there."""
+    last = round(records[-1].time * TIME_UNIT)
+    step = None if record_every is None else int(record_every * TIME_UNIT)
+    is_on_grid = last == 0 if step is None else last % step == 0
+    return list(records if is_on_grid else records[:-1])
+
+
 def _mean(scores: NDArray[np.float64] | None) -> float:
     return float("nan") if scores is None or np.isnan(scores).all() else float(np.nanmean(scores))
 
@@ -309,20 +328,28 @@ def _spread(scores: NDArray[np.float64] | None) -> float:
 
 
 def _checked_seed(seed: int) -> int:
-    if not 0 <= seed < 2**64:
-        raise SimulationError(f"seed must be from 0 to 2^64 - 1, got seed={seed}")
+    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise SimulationError(f"seed must be a whole number from 0 to 2^64 - 1, got seed={seed!r}")
     return int(seed)
+
+
+def _check_whole(name: str, number: Any) -> None:
+    if number is None:
+        return
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number < 2**62:
+        raise SimulationError(f"{name} must be a whole number from 1 on, got {name}={number!r}")
 
 
 def _method_settings(method: Any) -> dict[str, Any]:
     """The method's fields, arrays by their hash: enough to see whether a resumed run is the same."""
     values = {f.name: getattr(method, f.name) for f in fields(method)}
-    return {
-        name: hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-        if isinstance(value, np.ndarray)
-        else value
-        for name, value in values.items()
-    }
+    return {name: _setting(value) for name, value in values.items()}
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_resumable(saved: Trajectory, problem: Problem, settings: Mapping[str, Any]) -> None:
@@ -330,14 +357,14 @@ def _check_resumable(saved: Trajectory, problem: Problem, settings: Mapping[str,
         raise ResumeError("the saved run belongs to another problem: data, graph, loss or trade-off differ")
     before = dict(saved.settings)
     for name in ("method", "method_settings", "engine", "seed", "updates", "record_every", "conditions"):
-        if _plain(before.get(name)) != _plain(settings[name]):
+        if before.get(name) != settings[name]:
             raise ResumeError(
                 f"the saved run had {name} = {before.get(name)!r}, this one has {settings[name]!r}"
             )
 
 
 def _plain(value: Any) -> Any:
-    """As it would come back from JSON, where keys are strings."""
+    """As it comes back from JSON, where keys are strings and numbers are Python's own."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    return value
+    return _setting(value)

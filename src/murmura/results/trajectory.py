@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +72,12 @@ class Trajectory:
     def predict(self, features: ArrayLike, agents: ArrayLike) -> NDArray[Any]:
         """Predictions for rows of features by the model of its agent (index or name, or one for all)."""
         rows = np.atleast_2d(np.asarray(features, self.models.dtype))
-        indices = np.broadcast_to(self._indices(agents), (rows.shape[0],))
+        indices = self._indices(agents)
+        if indices.shape not in ((), (1,), (len(rows),)):
+            raise DataError(
+                f"agents must be one, or one for each of the {len(rows)} rows; got {indices.size}"
+            )
+        indices = np.broadcast_to(indices, (len(rows),))
         blocks = self.models.reshape(len(self.models), self.loss.outputs, -1)
         if rows.shape[1] != blocks.shape[2]:
             raise DataError(f"features must have {blocks.shape[2]} columns, got {rows.shape[1]}")
@@ -109,7 +115,7 @@ class Trajectory:
         about = {
             "format": FORMAT,
             "method": self.method,
-            "loss": [type(self.loss).__name__, list(self.loss)],  # type: ignore[call-overload]
+            "loss": [type(self.loss).__name__, [_plain(field) for field in self.loss]],  # type: ignore[attr-defined]
             "problem_fingerprint": self.problem_fingerprint,
             "settings": dict(self.settings),
             "stopped": self.stopped,
@@ -121,13 +127,19 @@ class Trajectory:
     def load(path: str | os.PathLike[str], *, loss: Loss | None = None) -> Trajectory:
         """A saved run; a loss that is not one of Murmura's own has to be given again."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             about = json.loads(str(arrays.pop("about")))
-        except (OSError, ValueError, KeyError) as error:
-            raise ResumeError(f"{os.fspath(path)} is not a saved run: {error}") from error
-        if about["format"] != FORMAT:
-            raise ResumeError(f"{os.fspath(path)} has format {about['format']}, this version reads {FORMAT}")
+            if about["format"] != FORMAT:
+                raise ResumeError(f"{path} has format {about['format']}, this version reads {FORMAT}")
+            return Trajectory._from_parts(about, arrays, loss)
+        except (FileNotFoundError, ResumeError):
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile) as error:
+            raise ResumeError(f"{path} is not a saved run: {error!r}") from error
+
+    @staticmethod
+    def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Loss | None) -> Trajectory:
         return Trajectory(
             method=about["method"],
             models=arrays["models"],
@@ -152,6 +164,11 @@ def _built_in_loss(name: str, parameters: list[Any]) -> Loss:
     if name not in BUILT_IN_LOSSES:
         raise ResumeError(f"the run used the loss {name}: give it again as Trajectory.load(path, loss=…)")
     return BUILT_IN_LOSSES[name](*parameters)
+
+
+def _plain(number: Any) -> Any:
+    """A NumPy number as Python's own, for JSON."""
+    return number.item() if isinstance(number, np.generic) else number
 
 
 def _save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:

@@ -57,9 +57,66 @@ def test_time_of_a_tick_is_found_from_the_clocks_alone():
         assert time_of_tick(n_ticks, table, seed, NEVER, *clocks) == np.sort(times)[n_ticks - 1]
 
 
-def test_more_ticks_than_the_clocks_have(problem):
-    with pytest.raises(SimulationError, match="tick only 60 more times, fewer than ticks=61"):
-        simulate(problem, CoordinateDescent(), ticks=61, updates=2)
+def test_whichever_stop_comes_first(problem):
+    cases = {
+        "updates": {"ticks": 61, "updates": 2},
+        "ticks": {"ticks": 59, "updates": 2, "time": 1000.0},
+        "time": {"ticks": 10_000, "time": 2.0},
+    }
+    for reason, stops in cases.items():
+        assert simulate(problem, CoordinateDescent(), **stops).stopped == reason
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"updates": 2.5}, "updates must be a whole number from 1 on, got updates=2.5"),
+        ({"ticks": 0}, "ticks must be a whole number from 1 on, got ticks=0"),
+        ({"time": math.inf}, "time must be from 1e-06 to"),
+        ({"updates": 1, "record_every": 1e9}, "record_every must be from"),
+        ({"updates": 1, "seed": 1.5}, "seed must be a whole number"),
+        ({"tolerance": 0.0}, "tolerance must be between 0 and 1"),
+    ],
+)
+def test_bad_stops_are_refused(problem, wrong, message):
+    with pytest.raises(SimulationError, match=message):
+        simulate(problem, CoordinateDescent(), **wrong)
+
+
+def test_tolerance_waits_until_something_has_happened(problem):
+    run = simulate(problem, CoordinateDescent(), tolerance=0.5, record_every=0.01)
+    assert run.stopped == "tolerance"
+    assert run.final.ticks >= problem.n_agents
+
+
+def test_numbers_of_numpy_can_be_saved(problem, tmp_path):
+    run = simulate(
+        problem,
+        CoordinateDescent(),
+        updates=np.int64(2),  # pyright: ignore[reportArgumentType]
+        record_every=np.float32(1),  # pyright: ignore[reportArgumentType]
+        conditions=Conditions(joins={np.int64(3): np.float64(1.0)}),  # pyright: ignore[reportArgumentType]
+    )
+    run.save(tmp_path / "run.npz")
+    assert Trajectory.load(tmp_path / "run.npz").settings == run.settings
+
+
+def test_something_else_is_not_a_saved_run(tmp_path, problem):
+    (tmp_path / "text.npz").write_text("hello")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    run = simulate(problem, CoordinateDescent(), updates=1)
+    run.save(tmp_path / "run.npz")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "run.npz").read_bytes()[:2000])
+    for name in ("text.npz", "array.npy", "cut.npz"):
+        with pytest.raises(ResumeError, match="is not a saved run"):
+            Trajectory.load(tmp_path / name)
+
+
+def test_the_reference_engine_keeps_single_precision():
+    small = random_problem(4, n_agents=8, dtype=np.float32)
+    runs = [simulate(small, CoordinateDescent(), updates=3, engine=engine) for engine in ("cpu", "reference")]
+    assert runs[0].models.dtype == runs[1].models.dtype == np.float32
+    assert [r.bytes for r in runs[0].records] == [r.bytes for r in runs[1].records]
 
 
 def test_barriers_cut_time(problem):
@@ -94,12 +151,14 @@ def test_a_settled_run_stays_as_it_is_when_resumed(problem):
 def test_some_stop_is_needed(problem):
     with pytest.raises(SimulationError, match="say when to stop"):
         simulate(problem, CoordinateDescent())
-    with pytest.raises(SimulationError, match="updates must be positive, got updates=0"):
-        simulate(problem, CoordinateDescent(), updates=0)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "reference"])
-@pytest.mark.parametrize("conditions", [Conditions(), HARSH], ids=["ideal", "harsh"])
+@pytest.mark.parametrize(
+    "conditions",
+    [Conditions(), HARSH, Conditions(loss=0.2), Conditions(joins={2: 1.0})],
+    ids=["ideal", "harsh", "loss", "joins"],
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(problem, engine, conditions, tmp_path):
     options = {"engine": engine, "conditions": conditions, **SAVED}
     whole = simulate(problem, CoordinateDescent("local"), **options)
@@ -117,10 +176,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(problem, engine, conditions, 
     assert all(np.array_equal(resumed.state[name], whole.state[name]) for name in ("next_ticks", "updates"))
 
 
-def test_a_longer_time_can_be_resumed(problem):
-    first = simulate(problem, CoordinateDescent(), time=4, seed=6)
-    longer = simulate(problem, CoordinateDescent(), time=9, seed=6, resume=first)
-    assert np.array_equal(longer.models, simulate(problem, CoordinateDescent(), time=9, seed=6).models)
+@pytest.mark.parametrize(("short", "long"), [({"time": 4.3}, {"time": 9}), ({"ticks": 50}, {"ticks": 131})])
+def test_a_longer_run_can_be_resumed(problem, short, long):
+    first = simulate(problem, CoordinateDescent(), seed=6, **short)
+    resumed = simulate(problem, CoordinateDescent(), seed=6, resume=first, **long)
+    whole = simulate(problem, CoordinateDescent(), seed=6, **long)
+    assert np.array_equal(resumed.models, whole.models)
+    assert np.array_equal(resumed.column("time"), whole.column("time"))
+    assert np.array_equal(resumed.column("objective"), whole.column("objective"))
 
 
 def test_resuming_something_else_is_refused(problem):

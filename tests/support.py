@@ -28,7 +28,15 @@ def random_weights(random, n_agents, density):
 
 
 def random_problem(
-    seed, *, n_agents=12, n_features=3, loss=LOSSES[0], density=0.4, max_samples=8, tradeoff=0.7, dtype=float
+    seed,
+    *,
+    n_agents=12,
+    n_features=3,
+    loss=LOSSES[0],
+    density=0.4,
+    max_samples=8,
+    tradeoff=0.7,
+    dtype: type = float,
 ):
     """Agents with 0 to max_samples samples on a random weighted graph."""
     random = np.random.default_rng(seed)

@@ -136,7 +136,9 @@ def fire_shared(part, rule, clocks, work):
                 fire(rule, np.int64(ready[k]), following, clocks, work.vectors[part])
 
 
-@njit(nogil=True)
+# No reference counts, here and in all that is called from here: each array view would change a counter
+# that all threads share, some eighty times an update. The caller keeps the arrays alive.
+@njit(nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
 def sweep_part(part, max_sweeps, until, rule, clocks, work):
     """What one thread does; all threads see the same total, so all leave after the same sweep."""
     parts = work.ready_counts.shape[0]

@@ -22,6 +22,8 @@ REORDER = {"reassoc", "contract", "nsz", "arcp"}
 CACHE_LINE_BYTES = 64
 # Rows that are scored before their gradients are added up: their scores and themselves stay in cache.
 ROWS_AT_ONCE = 8
+# Rows between the one in work and the one whose read starts: the time that a read takes.
+ROWS_AHEAD = 16
 
 
 class DataTerm(NamedTuple):
@@ -119,30 +121,39 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, following):
     Scores, slopes and sums are loops of their own: in one loop each would wait for the one before.
     """
     size = model.shape[0]
-    ahead, ahead_stop = term.offsets[following] * size, term.offsets[following + 1] * size
     for d in range(size):
         gradient[d] = 0
-    prefetch_range(term.targets, term.offsets[following], term.offsets[following + 1])
+    # The read of a row starts ROWS_AHEAD rows before its turn; after the own rows come the next agent's.
+    own_batches = -(-(stop - start) // ROWS_AT_ONCE)
+    leap = term.offsets[following] - (start + own_batches * ROWS_AT_ONCE)
     while start < stop:
         end = min(start + ROWS_AT_ONCE, stop)
-        reach = min(ahead + ROWS_AT_ONCE * size, ahead_stop)
-        score_rows(term.features, start, end, model, scores)
-        prefetch_range(term.features, ahead, (ahead + reach) // 2)
+        ahead = start + ROWS_AHEAD
+        reach = min(ahead + ROWS_AT_ONCE, stop)
+        if ahead >= stop:
+            ahead += leap
+            reach = ahead + ROWS_AT_ONCE
+        ahead, reach = ahead * size, reach * size
+        score_rows(term.features, start, end, model, scores, ahead, (ahead + reach) // 2)
         for k in range(end - start):
             scores[k] = loss_slope(term.loss, scores[k], term.targets[start + k])
-        add_rows(term.features, start, end, scores, gradient)
-        prefetch_range(term.features, (ahead + reach) // 2, reach)
-        start, ahead = end, reach
-    prefetch_range(term.features, ahead, ahead_stop)
+        add_rows(term.features, start, end, scores, gradient, (ahead + reach) // 2, reach)
+        start = end
 
 
 @njit(fastmath=REORDER)
-def score_rows(features, start, stop, model, scores):
-    """θᵀx of each row, four rows at a time so that their sums overlap."""
+def score_rows(features, start, stop, model, scores, ahead, reach):
+    """θᵀx of each row, four rows at a time so that their sums overlap.
+
+    Meanwhile the reads of the flat elements from `ahead` to `reach` start, a few at a time: a
+    processor that has too many reads under way waits.
+    """
     zero = model.dtype.type(0)
     size = model.shape[0]
     row = start
     while row + 4 <= stop:
+        prefetch_range(features, ahead, min(ahead + 2 * size, reach))
+        ahead += 2 * size
         x_0, x_1, x_2, x_3 = features[row], features[row + 1], features[row + 2], features[row + 3]
         s_0 = s_1 = s_2 = s_3 = zero
         for d in range(size):
@@ -153,6 +164,7 @@ def score_rows(features, start, stop, model, scores):
         k = row - start
         scores[k], scores[k + 1], scores[k + 2], scores[k + 3] = s_0, s_1, s_2, s_3
         row += 4
+    prefetch_range(features, ahead, reach)
     while row < stop:
         x = features[row]
         score = zero
@@ -163,17 +175,20 @@ def score_rows(features, start, stop, model, scores):
 
 
 @njit(fastmath=REORDER)
-def add_rows(features, start, stop, slopes, gradient):
-    """Σ slope·x, four rows at a time so that the sum is read and written less often."""
+def add_rows(features, start, stop, slopes, gradient, ahead, reach):
+    """Σ slope·x, four rows at a time so that the sum is read and written less often; reads ahead as above."""
     size = gradient.shape[0]
     row = start
     while row + 4 <= stop:
+        prefetch_range(features, ahead, min(ahead + 2 * size, reach))
+        ahead += 2 * size
         x_0, x_1, x_2, x_3 = features[row], features[row + 1], features[row + 2], features[row + 3]
         k = row - start
         c_0, c_1, c_2, c_3 = slopes[k], slopes[k + 1], slopes[k + 2], slopes[k + 3]
         for d in range(size):
             gradient[d] += (c_0 * x_0[d] + c_1 * x_1[d]) + (c_2 * x_2[d] + c_3 * x_3[d])
         row += 4
+    prefetch_range(features, ahead, reach)
     while row < stop:
         x, slope = features[row], slopes[row - start]
         for d in range(size):
@@ -187,7 +202,8 @@ def _many_scores_gradient(term, agent, model, gradient, scores, following):
     finish_gradient(stop - start, term.l2_penalties[agent], model, gradient)
 
 
-@njit(fastmath=REORDER)
+# The only kernel that allocates: it needs the reference counts that sweep_part switches off.
+@njit(fastmath=REORDER, _nrt=True)  # pyright: ignore[reportCallIssue]
 def sum_of_outer_gradients(term, start, stop, model, gradient):
     """Σ φ'(scores, y) ⊗ x for a model of one block of weights per score."""
     features, targets, loss = term.features, term.targets, term.loss

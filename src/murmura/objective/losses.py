@@ -22,6 +22,7 @@ from numba.extending import overload, register_jitable
 from numpy.typing import NDArray
 
 from murmura.errors import ObjectiveError
+from murmura.objective.sigmoid import sigmoid
 
 Norm: TypeAlias = Literal["l1", "l2"]
 
@@ -72,9 +73,7 @@ class Logistic(NamedTuple):
         return math.log1p(math.exp(-abs(margin))) - min(margin, 0.0)
 
     def slope(self, score: float, target: float) -> float:
-        margin = target * score
-        shrunk = math.exp(-abs(margin))
-        return -target * (shrunk if margin > 0 else 1.0) / (1.0 + shrunk)
+        return -target * sigmoid(-target * score)
 
     @property
     def outputs(self) -> int:

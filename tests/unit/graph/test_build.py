@@ -192,3 +192,9 @@ class TestNearest:
         source = knn_graph(np.eye(3), 1, source="ratings").source
         assert source.private
         assert source.description == "1 nearest neighbors, cosine, binary weights"
+
+
+def test_vectors_that_are_all_zero_are_all_equally_near():
+    graph = knn_graph(np.zeros((6, 2)), 2, metric="euclidean")
+    assert graph.n_agents == 6
+    assert not graph.isolated.size

@@ -52,8 +52,9 @@ def prefetch(typing_context, array, index):
         flag = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, flag, flag, flag])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        read, keep_near, data_cache = flag(0), flag(3), flag(1)
-        builder.call(function, [pointer, read, keep_near, data_cache])
+        # Into the second-level cache: the first is full of the rows in work.
+        read, second_level, data_cache = flag(0), flag(2), flag(1)
+        builder.call(function, [pointer, read, second_level, data_cache])
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate

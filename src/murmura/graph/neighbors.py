@@ -32,9 +32,8 @@ def nearest(points: Floats, k: int) -> Agents:
     if largest > LARGEST_COORDINATE:
         raise GraphError(f"a coordinate of size {largest:.3g} is too large to compute distances; rescale")
     # A coordinate that is 0 for everyone changes no distance, and fewer of them may allow a tree.
-    matters = points.any(axis=0)
-    matters[0] = True
-    points = np.ascontiguousarray(points[:, matters])
+    matters = np.flatnonzero(points.any(axis=0))
+    points = np.ascontiguousarray(points[:, matters if matters.size else [0]])
     if points.shape[1] <= MOST_TREE_COORDINATES:
         return _nearest_by_tree(points, k)
     return _nearest_by_product(points, np.arange(len(points)), k)

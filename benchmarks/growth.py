@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import resource
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
+
+from benchmarks.engine import compile_everything, in_own_process, make_engine
+from benchmarks.workload import benchmark_problem
+from murmura.engine.conditions import Conditions
+from murmura.engine.sweeps import choose_threads
+from murmura.method import CoordinateDescent
+from murmura.randomness.clocks import NEVER
 
 SIZES = (10_000, 100_000, 1_000_000)
 DIMENSION = 20
 DEGREE = 10
 REPEATS = 5
-ROOT = Path(__file__).resolve().parents[1]
+# The unit in which the system reports peak memory.
+RESIDENT_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def measure(agents: int) -> dict:
     """One size, in this process: seconds per update, and memory against the size of the data."""
-    from benchmarks.engine import compile_everything, make_engine
-    from benchmarks.workload import benchmark_problem
-    from murmura.engine.conditions import Conditions
-    from murmura.engine.sweeps import choose_threads
-    from murmura.method import CoordinateDescent
-    from murmura.randomness.clocks import NEVER
-
     threads = choose_threads(None, agents)
     compile_everything(threads)
     problem = benchmark_problem(agents, DIMENSION, DEGREE)
@@ -40,7 +38,7 @@ def measure(agents: int) -> dict:
         seconds.append((time.perf_counter() - started) / int(engine.updates.sum()))
     population = problem.population
     data_bytes = population.features.nbytes + population.targets.nbytes
-    resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RESIDENT_UNIT
     return {
         "agents": agents,
         "seconds_per_update": float(np.median(seconds)),
@@ -52,12 +50,7 @@ def measure(agents: int) -> dict:
 
 def run() -> dict:
     """Each size in a process of its own, so that its memory is its own."""
-    rows = []
-    for agents in SIZES:
-        code = f"import json; from benchmarks.growth import measure; print(json.dumps(measure({agents})))"
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        rows.append(json.loads(done.stdout))
+    rows = [in_own_process(measure, agents) for agents in SIZES]
     smallest, largest = rows[0], rows[-1]
     return {
         "dimension": DIMENSION,

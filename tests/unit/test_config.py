@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from murmura.config import Config, build
-from murmura.errors import ConfigError
+from murmura.engine.conditions import Conditions
+from murmura.errors import ConfigError, SimulationError
 from murmura.method import CoordinateDescent, Global, GossipADMM, Local, ModelPropagation
 from murmura.objective import Huber, Logistic, Quadratic, Softmax
 
@@ -168,6 +170,23 @@ SYNTHETIC_KEYS = (
         ),
         ({"privacy": {"kind": "some"}}, 'privacy.kind: got "some"; allowed: "none"'),
         ({"engine": {"name": "gpu"}}, 'engine.name: got "gpu"; allowed: "cpu", "reference"'),
+        ({"engine": {"delay": 1e6}}, "engine.delay: got 1000000.0; allowed: a number from 0 to below 1e6"),
+        (
+            {"engine": {"offline_length": 1e-7}},
+            "engine.offline_length: got 1e-07; allowed: a number from 1e-6 to below 1e6",
+        ),
+        (
+            {"method": {"name": "cd", "time": float("inf")}},
+            "method.time: got Infinity; allowed: a number from 1e-6 to 1e6",
+        ),
+        (
+            {"method": {"name": "cd", "updates": 3, "record_every": 1e-9}},
+            "method.record_every: got 1e-09; allowed: a number from 1e-6 to 1e6",
+        ),
+        (
+            {"method": {"name": "cd", "tolerance": 1.0}},
+            "method.tolerance: got 1.0; allowed: a number between 0 and 1, both excluded",
+        ),
         ({"engine": {"loss": 1}}, "engine.loss: got 1; allowed: a number from 0 to below 1"),
         (
             {"method": {"name": "admm", "updates": 1}, "engine": {"delay": 0.5}},
@@ -178,6 +197,18 @@ SYNTHETIC_KEYS = (
 def test_a_wrong_value_is_refused_in_one_line(tmp_path, sections, line):
     (tmp_path / "edges.csv").write_text("a,b\n")
     assert refusal(tmp_path, **sections) == line
+
+
+@pytest.mark.parametrize("key", ["delay", "offline_length"])
+@pytest.mark.parametrize("value", [-1.0, 0.0, 1e-7, 1e-6, 1.0, 999_999.0, 1e6, float("inf")])
+def test_what_a_configuration_accepts_the_network_accepts(key, value):
+    try:
+        Conditions(**{key: value})
+        is_allowed = True
+    except SimulationError:
+        is_allowed = False
+    with nullcontext() if is_allowed else pytest.raises(ConfigError):
+        Config.parse(valid(engine={key: value}))
 
 
 def test_all_problems_are_found_at_once(tmp_path):

@@ -46,7 +46,7 @@ def engine(
     agents: Annotated[int, typer.Option(min=10)] = 100_000,
     dimension: Annotated[int, typer.Option(min=1)] = 100,
     degree: Annotated[int, typer.Option(min=2, help="Neighbors of an agent; an even number.")] = 10,
-    threads: Annotated[int | None, typer.Option(min=1, help="All cores if not given.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="As many as pay, if not given.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Updates a second, as a share of the memory bandwidth and against a NumPy loop, in one run."""

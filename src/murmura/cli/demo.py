@@ -23,11 +23,13 @@ VALIDATION_INSTANCES = 5
 VALIDATION_SEEDS = 1_000_000
 UPDATES = 100
 RECORD_EVERY = 0.25
+# Ten lines in a plane: two of them are at most 36° apart, which makes them neighbors. So there is an edge.
+FEWEST_AGENTS = 10
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for metrics.json, report.html and the pictures.")],
-    agents: Annotated[int, typer.Option(min=3, help="How many agents.")] = 100,
+    agents: Annotated[int, typer.Option(min=FEWEST_AGENTS, help="How many agents.")] = 100,
     dimension: Annotated[int, typer.Option(min=2, help="How many features each sample has.")] = 20,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed is another population.")] = 0,
 ) -> None:

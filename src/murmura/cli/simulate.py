@@ -12,7 +12,7 @@ from murmura.cli.interrupt import INTERRUPTED, stop_on_interrupt
 from murmura.cli.output import output_folder, say_where, write_report
 from murmura.config import Config, Experiment, build
 from murmura.engine.run import simulate as run_method
-from murmura.errors import ResumeError
+from murmura.errors import ConfigError, ResumeError
 from murmura.method import Global, Local
 from murmura.report import Comparison, Page
 from murmura.results.trajectory import Trajectory
@@ -39,6 +39,8 @@ def simulate(
     settings = Config.read(config)
     folder = output_folder(out)
     saved = _saved_run(folder) if resume else None
+    if not resume:
+        _refuse_to_overwrite(folder)
     with step("preparing data, graph and objective"):
         experiment = build(settings)
     run = _run(experiment, saved)
@@ -61,6 +63,19 @@ def _saved_run(folder: Path) -> Trajectory:
     return Trajectory.load(file)
 
 
+def _refuse_to_overwrite(folder: Path) -> None:
+    """Hours of work may be in a run that waits to be resumed."""
+    file = folder / SAVED_RUN
+    try:
+        is_waiting = file.is_file() and Trajectory.load(file).stopped == "interrupted"
+    except ResumeError:  # nothing that could be resumed
+        return
+    if is_waiting:
+        raise ConfigError(
+            f"{file}: holds an interrupted run; go on with it by --resume, or name another folder"
+        )
+
+
 def _run(experiment: Experiment, saved: Trajectory | None) -> Trajectory:
     with stop_on_interrupt() as stop_wanted, progress_bar(f"running {experiment.method.name}") as progress:
         return experiment.simulate(resume=saved, progress=progress, should_stop=stop_wanted)
@@ -70,7 +85,12 @@ def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:
     others = [method for method in (Local(), Global()) if method.name != experiment.method.name]
     if not wanted:
         return []
-    with step("learning alone, and one model for all"):
+    if not experiment.problem.graph.n_edges:
+        say("The graph has no edges, so that no agent has a say in one model for all: global is left out.")
+        others = [method for method in others if method.name != Global.name]
+    if not others:
+        return []
+    with step("solving the baselines: " + ", ".join(method.name for method in others)):
         return [run_method(experiment.problem, method, test=experiment.test) for method in others]
 
 

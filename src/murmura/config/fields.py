@@ -46,6 +46,11 @@ Count: TypeAlias = Annotated[int, Field(ge=1, description="a whole number from 1
 CountFromZero: TypeAlias = Annotated[int, Field(ge=0, description="a whole number from 0 on")]
 Positive: TypeAlias = Annotated[float, Field(gt=0, description="a number above 0")]
 NotNegative: TypeAlias = Annotated[float, Field(ge=0, description="a number from 0 on")]
+Delay: TypeAlias = Annotated[float, Field(ge=0, lt=1e6, description="a number from 0 to below 1e6")]
+OfflineLength: TypeAlias = Annotated[
+    float, Field(ge=1e-6, lt=1e6, description="a number from 1e-6 to below 1e6")
+]
+Duration: TypeAlias = Annotated[float, Field(ge=1e-6, le=1e6, description="a number from 1e-6 to 1e6")]
 Probability: TypeAlias = Annotated[float, Field(ge=0, le=1, description="a number from 0 to 1")]
 ShareBelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1, description="a number from 0 to below 1")]
 ShareInside: TypeAlias = Annotated[

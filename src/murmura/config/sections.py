@@ -11,12 +11,15 @@ from murmura.config.fields import (
     TABLE_SUFFIXES,
     Count,
     CountFromZero,
+    Delay,
+    Duration,
     Flag,
     FloatType,
     Folder,
     Name,
     Names,
     NotNegative,
+    OfflineLength,
     Positive,
     Probability,
     Section,
@@ -149,9 +152,9 @@ class SimulatedMethod(Section):
 
     updates: Count | None = None
     ticks: Count | None = None
-    time: Positive | None = None
-    tolerance: Positive | None = None
-    record_every: Positive = 1.0
+    time: Duration | None = None
+    tolerance: ShareInside | None = None
+    record_every: Duration = 1.0
 
 
 class DescentMethod(SimulatedMethod):
@@ -187,11 +190,11 @@ class Engine(Section):
 
     name: Literal["cpu", "reference"] = "cpu"
     threads: Count | None = None
-    delay: NotNegative = 0.0
+    delay: Delay = 0.0
     delay_kind: Literal["fixed", "exponential"] = "fixed"
     loss: ShareBelowOne = 0.0
     offline_share: ShareBelowOne = 0.0
-    offline_length: Positive = 5.0
+    offline_length: OfflineLength = 5.0
 
 
 Data: TypeAlias = Annotated[

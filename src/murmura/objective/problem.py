@@ -175,6 +175,11 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
 def _check_loss(loss: Any) -> None:
     if not isinstance(loss, Loss):
         raise ObjectiveError(f"loss must be a loss such as Logistic(), got {loss!r}")
+    if not (isinstance(loss, tuple) and hasattr(loss, "_fields")):
+        raise ObjectiveError(
+            f"loss must be a NamedTuple, so that it can be compiled and compared, got a "
+            f"{type(loss).__name__}; write class {type(loss).__name__}(NamedTuple)"
+        )
     needed = ("value", "slope") if loss.outputs == 1 else ("value_of_scores", "slopes")
     missing = [name for name in needed if not hasattr(loss, name)]
     if missing:
@@ -197,14 +202,21 @@ def _check_sizes(population: Population, graph: SimilarityGraph) -> None:
 
 
 def _check_targets(population: Population, loss: Loss) -> None:
+    misfit = target_misfit(population, loss, "training")
+    if misfit is not None:
+        raise ObjectiveError(misfit)
+
+
+def target_misfit(population: Population, loss: Loss, kind: Literal["training", "held-out"]) -> str | None:
+    """The first target that the loss does not accept, in words; None if it accepts them all."""
     valid = loss.valid_targets(population.targets)
     if valid.all():
-        return
+        return None
     row = int(np.argmin(valid))
-    place = _place_of(population, row)
-    raise ObjectiveError(
-        f"{place}: target {population.targets[row].item()!r} does not fit {type(loss).__name__}, "
-        f"which expects {loss.expects}"
+    return (
+        f"{_place_of(population, row, kind)}: target {population.targets[row].item()!r} does not fit "
+        f"{type(loss).__name__}, which expects {loss.expects}; "
+        f"{np.count_nonzero(~valid):,} of {valid.size:,} targets do not fit in all"
     )
 
 
@@ -228,11 +240,12 @@ def _check_smoothness(population: Population, smoothness: str, feature_bound: fl
     if population.n_samples and lengths.max() > allowed:
         row = int(np.argmax(lengths))
         raise ObjectiveError(
-            f"{_place_of(population, row)}: ‖x‖₂ = {lengths[row]:.6g} exceeds feature_bound={feature_bound}; "
-            "scale the features or raise the bound"
+            f"{_place_of(population, row, 'training')}: ‖x‖₂ = {lengths[row]:.6g} exceeds "
+            f"feature_bound={feature_bound}; scale the features or raise the bound"
         )
 
 
-def _place_of(population: Population, row: int) -> str:
+def _place_of(population: Population, row: int, kind: str) -> str:
     agent = int(np.searchsorted(population.offsets, row, side="right")) - 1
-    return f"agent {population.agent_names[agent]!r}, sample {row - population.offsets[agent]}"
+    number = row - population.offsets[agent] + 1
+    return f"agent {population.agent_names[agent]!r}, {kind} sample {number} (counted from 1)"

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murmura.data.population import Population
-from murmura.errors import ObjectiveError
+from murmura.errors import DataError, ObjectiveError
 from murmura.objective.losses import Loss
 from murmura.objective.passes import all_scores
+from murmura.objective.problem import target_misfit
 
 
 def agent_predictions(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:
@@ -27,6 +28,9 @@ def agent_predictions(loss: Loss, population: Population, models: NDArray[Any]) 
 
 def agent_metrics(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:
     """Each agent's accuracy or RMSE (whichever judges the loss) on its samples; NaN where it has none."""
+    misfit = target_misfit(population, loss, "held-out")
+    if misfit is not None:
+        raise DataError(misfit)
     predictions = agent_predictions(loss, population, models)
     if loss.metric == "accuracy":
         return _agent_means(population, (predictions == population.targets).astype(np.float64))

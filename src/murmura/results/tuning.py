@@ -75,10 +75,20 @@ def _checked_metric(
     if any(problem.loss.metric != metric for problem, _ in trials):
         raise ObjectiveError("the problems are judged by different metrics; use one kind of loss")
     for problem, held_out in trials:
-        if held_out.n_agents != problem.n_agents:
-            raise ObjectiveError(
-                f"the validation data has {held_out.n_agents} agents and the problem {problem.n_agents}"
-            )
+        _check_same_agents(problem.population, held_out)
         if held_out.n_samples == 0:
             raise ObjectiveError("the validation data has no samples, so that nothing can be judged")
     return metric
+
+
+def _check_same_agents(train: Population, held_out: Population) -> None:
+    if held_out.n_agents != train.n_agents:
+        raise ObjectiveError(
+            f"the validation data has {held_out.n_agents} agents and the problem {train.n_agents}"
+        )
+    for index, (ours, theirs) in enumerate(zip(train.agent_names, held_out.agent_names, strict=True)):
+        if ours != theirs:
+            raise ObjectiveError(
+                f"agent {index} is {theirs!r} in the validation data and {ours!r} in the problem; "
+                "give both the same agents in the same order"
+            )

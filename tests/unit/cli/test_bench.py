@@ -1,12 +1,15 @@
 """`murmura bench` runs and writes its numbers; what they are is not a matter for a test."""
 
 import json
+import os
 
 import pytest
+from benchmarks.engine import ONE_THREAD, in_own_process
 from benchmarks.growth import measure
 from typer.testing import CliRunner
 
 from murmura.cli.app import app
+from murmura.errors import MurmuraError
 
 KEYS = {
     "updates_per_second",
@@ -32,6 +35,16 @@ def test_bench_engine_writes_its_numbers(tmp_path):
     assert result["bandwidth_share"] == pytest.approx(
         result["updates_per_second"] * result["bytes_per_update"] / result["machine_bandwidth_gb_s"] / 1e9
     )
+
+
+def test_a_process_of_its_own_has_one_thread_for_matrices():
+    wanted = in_own_process(os.getenv, "OPENBLAS_NUM_THREADS", environment=ONE_THREAD)
+    assert wanted == "1"
+
+
+def test_a_measurement_that_fails_says_why():
+    with pytest.raises(MurmuraError, match=r"getsize failed with code 1:(.|\n)*/no/such/file"):
+        in_own_process(os.path.getsize, "/no/such/file")
 
 
 @pytest.mark.slow

@@ -12,7 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from murmura.cli import app as app_module
+from murmura.cli import simulate as simulate_module
 from murmura.cli.app import app
+from murmura.cli.demo import FEWEST_AGENTS
+from murmura.config import Config, build
+from murmura.graph import angular_graph
 from murmura.results.trajectory import Trajectory
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -132,6 +136,40 @@ def test_every_method_has_a_report(quick, tmp_path, name, methods):
     document = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert [row["method"] for row in document["rows"]] == methods
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_graph_without_edges_has_a_report_without_global(quick, tmp_path):
+    edgeless = QUICK.replace('from = "targets"', 'from = "targets"\nthreshold = 1.0')
+    quick.write_text(edgeless)
+    experiment = build(Config.read(quick))
+    assert experiment.problem.graph.n_edges == 0
+    assert [run.method for run in simulate_module._baselines(experiment, wanted=True)] == ["local"]
+    quick.write_text(edgeless.replace('name = "cd"\nupdates = 10', 'name = "local"'))
+    result = invoke("simulate", quick, "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "no edges" in result.stderr
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_the_smallest_demo_has_an_edge_whatever_its_targets():
+    angles = np.linspace(0, 2 * np.pi, FEWEST_AGENTS, endpoint=False)  # as far apart as they can be
+    assert angular_graph(np.column_stack([np.cos(angles), np.sin(angles)])).n_edges
+    too_few = invoke("demo", "--out", "out", "--agents", FEWEST_AGENTS - 1)
+    assert too_few.exit_code == 2
+
+
+def test_an_interrupted_run_is_not_overwritten(quick, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    build(Config.read(quick)).simulate(should_stop=lambda: True).save(out / "run.npz")
+    saved = (out / "run.npz").read_bytes()
+    monkeypatch.setattr("sys.argv", ["murmura", "simulate", str(quick), "--out", str(out)])
+    with pytest.raises(SystemExit) as caught:
+        app_module.main()
+    assert caught.value.code == 1
+    assert "interrupted run; go on with it by --resume, or name another folder" in capsys.readouterr().err
+    assert (out / "run.npz").read_bytes() == saved
+    assert invoke("simulate", quick, "--out", out, "--resume").exit_code == 0
+    assert invoke("simulate", quick, "--out", out).exit_code == 0  # a finished run may be repeated
 
 
 def test_a_run_without_test_samples_has_a_report(quick, tmp_path):

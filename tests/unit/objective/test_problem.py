@@ -104,8 +104,8 @@ def test_bad_targets_are_refused_by_agent_row_and_value(loss, bad, expected):
     population = Population.packed(np.ones((5, 2)), targets, np.array([0, 3, 5]), agent_names=("anna", "ben"))
     with pytest.raises(ObjectiveError) as refused:
         Problem(population, ring(2), loss)
-    assert f"agent 'ben', sample 1: target {bad}" in str(refused.value)
-    assert expected in str(refused.value)
+    assert f"agent 'ben', training sample 2 (counted from 1): target {bad}" in str(refused.value)
+    assert f"{expected}; 1 of 5 targets do not fit in all" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,10 @@ def test_bad_targets_are_refused_by_agent_row_and_value(loss, bad, expected):
         ({"smoothness": "guess"}, "'exact' or 'public', got smoothness='guess'"),
         ({"smoothness": "public"}, "needs feature_bound"),
         ({"feature_bound": -1.0}, "feature_bound must be positive"),
-        ({"feature_bound": 0.1}, r"agent '\d', sample \d: ‖x‖₂ = .* exceeds feature_bound=0.1"),
+        (
+            {"feature_bound": 0.1},
+            r"agent '\d', training sample \d+ \(.*\): ‖x‖₂ = .* exceeds feature_bound=0.1",
+        ),
     ],
 )
 def test_bad_settings_are_refused(make_problem, settings, message):
@@ -156,10 +159,19 @@ class SlopeMissing(NamedTuple):
         return np.isfinite(targets)
 
 
+class PlainLoss:
+    """All that a loss needs, but not a NamedTuple."""
+
+    outputs, curvature, expects, metric = 1, 2.0, "a number", "rmse"
+    value, slope, slope_bound = Quadratic.value, Quadratic.slope, Quadratic.slope_bound
+    predict, valid_targets = Quadratic.predict, Quadratic.valid_targets
+
+
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
         (SlopeMissing(), "needs slope"),
+        (PlainLoss(), r"must be a NamedTuple, .* got a PlainLoss; write class PlainLoss\(NamedTuple\)"),
         ("logistic", "must be a loss such as"),
         (Huber(0.0), r"Huber\(width=0.0\): .* must be positive"),
         (Softmax(0), "outputs|needs"),

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from murmura.errors import ObjectiveError
-from murmura.objective import Logistic, Quadratic, convergence_theory
+from murmura.objective import Logistic, Quadratic, convergence_theory, theory
 
 
 def test_constants_follow_their_definitions(make_problem):
@@ -33,6 +34,35 @@ def test_sparse_and_dense_eigenvalues_agree(make_problem, monkeypatch):
     monkeypatch.setattr("murmura.objective.theory._LARGEST_DENSE", 1)
     sparse = convergence_theory(problem).strong_convexity
     assert sparse == pytest.approx(dense, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        tuple((i, (i + 1) % 60) for i in range(60)),
+        tuple((i, i + 1) for i in range(59)),
+        tuple((i, i + 1) for i in range(0, 60, 2)),  # 30 components
+        tuple((0, i) for i in range(1, 60)),
+    ],
+)
+@pytest.mark.parametrize("l2", [0.05, [0.0] * 30 + [1.0] * 30, 0.0])
+def test_a_vector_proves_no_more_than_the_eigenvalue_and_nearly_that(make_problem, monkeypatch, edges, l2):
+    problem = make_problem(Quadratic(), counts=tuple(range(1, 61)), edges=edges, l2=l2)
+    lower_bound = problem.graph.laplacian().toarray() + np.diag(theory.data_curvatures(problem))
+    smallest = np.linalg.eigvalsh(lower_bound)[0]
+    monkeypatch.setattr(theory, "_LARGEST_DENSE", 1)
+    proved = convergence_theory(problem).strong_convexity
+    assert proved <= smallest + 1e-12
+    assert proved == pytest.approx(smallest, rel=0.01, abs=1e-9)
+
+
+def test_any_positive_vector_proves_a_bound():
+    rng = np.random.default_rng(3)
+    weights = np.triu(rng.random((20, 20)), 1)
+    matrix = np.diag((weights + weights.T).sum(axis=1) + rng.random(20)) - weights - weights.T
+    smallest = np.linalg.eigvalsh(matrix)[0]
+    for _ in range(50):
+        assert theory._bound_by_vector(sparse.csr_array(matrix), rng.random(20) + 1e-3) < smallest
 
 
 def test_bound_and_ticks_are_inverse(make_problem):

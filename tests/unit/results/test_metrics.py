@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import accuracy_score, root_mean_squared_error
 
 from murmura.data import Population
-from murmura.errors import ObjectiveError
+from murmura.errors import DataError, ObjectiveError
 from murmura.objective import Huber, Logistic, Quadratic, Softmax
 from murmura.results.metrics import (
     SizeBin,
@@ -66,6 +66,19 @@ def test_no_samples_at_all_give_no_metrics():
 def test_models_of_the_wrong_shape_are_refused():
     with pytest.raises(ObjectiveError, match=r"\(6, 9\), got \(6, 3\)"):
         agent_metrics(Softmax(3), held_out(np.zeros(12)), np.zeros((6, 3)))
+
+
+@pytest.mark.parametrize(
+    ("loss", "bad", "expected"), [(Logistic(), 0.0, "expects -1 or +1"), (Softmax(2), 2.0, "from 0 to 1")]
+)
+def test_held_out_targets_that_do_not_fit_the_loss_are_refused(loss, bad, expected):
+    targets = np.ones(12)
+    targets[[5, 11]] = bad
+    with pytest.raises(DataError) as refused:
+        agent_metrics(loss, held_out(targets), np.zeros((6, 3 * loss.outputs)))
+    assert f"agent '3', held-out sample 2 (counted from 1): target {bad}" in str(refused.value)
+    assert expected in str(refused.value)
+    assert "2 of 12 targets" in str(refused.value)
 
 
 def test_bins_hold_every_agent_once():

@@ -57,6 +57,8 @@ def test_what_cannot_be_judged_is_refused():
         choose_tradeoff([(problem, held_out), trial(Logistic(), 0)], GRID)
     with pytest.raises(ObjectiveError, match="validation data has 2 agents and the problem 8"):
         choose_tradeoff([(problem, held_out.select([0, 1]))], GRID)
+    with pytest.raises(ObjectiveError, match="agent 2 is '3' in the validation data and '2' in the problem"):
+        choose_tradeoff([(problem, held_out.select([0, 1, 3, 2, 4, 5, 6, 7]))], GRID)
     nobody = Population.packed(np.empty((0, 4)), np.empty(0), np.zeros(9, dtype=np.int64))
     with pytest.raises(ObjectiveError, match="no samples"):
         choose_tradeoff([(problem, nobody)], GRID)

@@ -7,6 +7,9 @@
     ├── ConfigError        a configuration file or option that cannot be read
     ├── SimulationError    a run that was asked for something it cannot do
     │   └── ResumeError    a saved run that does not continue the problem at hand
+    ├── PrivacyError       something that would break a guarantee, or cannot be guaranteed
+    │   ├── BudgetSpent    a release that the budget or the plan does not allow any more
+    │   └── LedgerError    a ledger that is damaged, in use, or does not belong to the agent
     └── MissingExtra       an optional dependency that is not installed
 
 Messages name the agent, the field and the value, and say what to do about it.
@@ -41,6 +44,18 @@ class SimulationError(MurmuraError, ValueError):
 
 class ResumeError(SimulationError):
     """A saved run that does not continue the problem at hand."""
+
+
+class PrivacyError(MurmuraError, ValueError):
+    """Something that would break a guarantee, or cannot be guaranteed."""
+
+
+class BudgetSpent(PrivacyError):
+    """A release that the budget or the plan does not allow any more."""
+
+
+class LedgerError(PrivacyError):
+    """A ledger that is damaged, in use, or does not belong to the agent."""
 
 
 class MissingExtra(MurmuraError, ImportError):

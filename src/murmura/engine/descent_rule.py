@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from murmura.engine.links import Direct, exchange, gather, has_room
 from murmura.engine.mail import Mail
 from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire
-from murmura.objective.kernels import REORDER, AnchorTerm, DataTerm, add_local_gradient
+from murmura.objective.kernels import REORDER, Ahead, AnchorTerm, DataTerm, add_local_gradient
 
 
 class DescentRule(NamedTuple):
@@ -40,16 +40,18 @@ def _descent_blocker(rule, agent, clocks):
 
 
 @overload(fire, jit_options={"fastmath": REORDER})
-def _descent_fire(rule, agent, following, clocks, vectors):
+def _descent_fire(rule, agent, following, later, clocks, vectors):
     if rule.instance_class is not DescentRule:
         return None
 
-    def descend(rule, agent, following, clocks, vectors):
+    def descend(rule, agent, following, later, clocks, vectors):
         network, link, models = rule.network, rule.link, rule.models
         model = models[agent]
         new_model, gradient = vectors[0, : model.shape[0]], vectors[1, : model.shape[0]]
-        gather(link, network, agent, following, clocks, models, new_model)
-        add_local_gradient(rule.term, agent, model, gradient, vectors[2], following)
+        gather(link, network, agent, following, later, clocks, models, new_model)
+        start, stop = network.offsets[following], network.offsets[following + 1]
+        ahead = Ahead(following, models, network.neighbors, start, stop)
+        add_local_gradient(rule.term, agent, model, gradient, vectors[2], ahead)
         step, pull = rule.step_sizes[agent], rule.pulls[agent]
         for d in range(model.shape[0]):
             # The old model stays until exchange() has handed it to those who still need it.

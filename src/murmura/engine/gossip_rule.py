@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from murmura.engine.gossip_state import GossipState, chosen_edge
 from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire
 from murmura.method.admm import COPY, OWN
-from murmura.objective.kernels import REORDER, DataTerm, add_local_gradient
+from murmura.objective.kernels import REORDER, Ahead, DataTerm, add_local_gradient
 from murmura.randomness.clocks import NEVER, tick_gap
 
 
@@ -64,9 +64,11 @@ def _gossip_blocker(rule, agent, clocks):
 
 
 @overload(fire)
-def _gossip_fire(rule, agent, following, clocks, vectors):
+def _gossip_fire(rule, agent, following, later, clocks, vectors):
     if rule.instance_class is GossipRule:
-        return lambda rule, agent, following, clocks, vectors: meet(rule, agent, following, clocks, vectors)
+        return lambda rule, agent, following, later, clocks, vectors: meet(
+            rule, agent, following, clocks, vectors
+        )
     return None
 
 
@@ -85,8 +87,9 @@ def minimize_part(agent, following, rule, vectors):
         for d in range(size):
             pull[d] += penalty * auxiliary[OWN, d] - duals[OWN, d]
             pull[d] += share * (penalty * auxiliary[COPY, d] - duals[COPY, d])
+    ahead = Ahead(following, state.models, network.neighbors, 0, 0)
     for _ in range(rule.gradient_steps):
-        add_local_gradient(rule.term, agent, model, gradient, vectors[2], following)
+        add_local_gradient(rule.term, agent, model, gradient, vectors[2], ahead)
         for d in range(size):
             model[d] -= step * (weight * gradient[d] + stiffness * model[d] - pull[d])
     for e in range(first, last):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
@@ -28,7 +27,7 @@ def has_room(link, network, agent):
     raise NotImplementedError("compiled code only")
 
 
-def gather(link, network, agent, following, clocks, models, mean):
+def gather(link, network, agent, following, later, clocks, models, mean):
     """Write the weighted mean of the neighbors' models, or the own model if there is none, into `mean`."""
     raise NotImplementedError("compiled code only")
 
@@ -46,11 +45,11 @@ def _direct_has_room(link, network, agent):
 
 
 @overload(gather, inline="always")
-def _direct_gather(link, network, agent, following, clocks, models, mean):
+def _direct_gather(link, network, agent, following, later, clocks, models, mean):
     if link.instance_class is not Direct:
         return None
 
-    def gather_direct(link, network, agent, following, clocks, models, mean):
+    def gather_direct(link, network, agent, following, later, clocks, models, mean):
         size = mean.shape[0]
         start, stop = network.offsets[agent], network.offsets[agent + 1]
         if start == stop:
@@ -58,14 +57,21 @@ def _direct_gather(link, network, agent, following, clocks, models, mean):
             return
         for d in range(size):
             mean[d] = 0
-        for e in range(start, stop):
+        e = start
+        while e + 2 <= stop:
+            model_0, model_1 = models[network.neighbors[e]], models[network.neighbors[e + 1]]
+            share_0, share_1 = link.shares[e], link.shares[e + 1]
+            for d in range(size):
+                mean[d] += share_0 * model_0[d] + share_1 * model_1[d]
+            e += 2
+        if e < stop:
             neighbor_model, share = models[network.neighbors[e]], link.shares[e]
             for d in range(size):
                 mean[d] += share * neighbor_model[d]
+        # The next agent's model, and the list of neighbors of the one after: whose models are fetched then.
         prefetch_range(models, following * size, following * size + size)
-        for e in range(network.offsets[following], network.offsets[following + 1]):
-            ahead = np.int64(network.neighbors[e]) * size
-            prefetch_range(models, ahead, ahead + size)
+        prefetch_range(network.neighbors, network.offsets[later], network.offsets[later + 1])
+        prefetch_range(link.shares, network.offsets[later], network.offsets[later + 1])
 
     return gather_direct
 

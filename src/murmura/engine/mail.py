@@ -128,11 +128,11 @@ def _mail_has_room(link, network, agent):
 
 
 @overload(gather, inline="always")
-def _mail_gather(link, network, agent, following, clocks, models, mean):
+def _mail_gather(link, network, agent, following, later, clocks, models, mean):
     if link.instance_class is not Mail:
         return None
 
-    def gather_mail(link, network, agent, following, clocks, models, mean):
+    def gather_mail(link, network, agent, following, later, clocks, models, mean):
         now = clocks.next_ticks[agent]
         heard = 0.0
         for d in range(mean.shape[0]):

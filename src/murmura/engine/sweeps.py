@@ -49,14 +49,20 @@ class Clocks(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Lists and scratch vectors, one part per thread."""
+    """What the threads keep: marks, lists and scratch vectors.
 
-    active: NDArray[np.int32]
-    active_counts: NDArray[np.int64]
-    ready: NDArray[np.int32]
-    ready_counts: NDArray[np.int64]
+    Each thread has a part of the agents. In `lists` its part holds those of them that are ready, in
+    one of two rows by turns; the other row still has those who fired in the sweep before.
+    `first_waiting[part, j]` is an agent of the part that waits for agent j, and `next_waiting` of it
+    the next one that does.
+    """
+
+    marks: NDArray[np.uint8]
+    lists: NDArray[np.int32]
+    counts: NDArray[np.int64]
     taken: NDArray[np.int64]
-    blockers: NDArray[np.int32]
+    first_waiting: NDArray[np.int32]
+    next_waiting: NDArray[np.int32]
     vectors: NDArray[Any]
     barrier: NDArray[np.int64]
 
@@ -66,11 +72,11 @@ def blocker_of(rule, agent, clocks):
     raise NotImplementedError("compiled code only")
 
 
-def fire(rule, agent, following, clocks, vectors):
+def fire(rule, agent, following, later, clocks, vectors):
     """Do the agent's update and draw its next tick.
 
-    `following` is who comes next on this thread; `vectors` are three scratch rows, each long enough
-    for a model and for ROWS_AT_ONCE numbers.
+    `following` is who comes next on this thread, `later` who comes after; `vectors` are three scratch
+    rows, each long enough for a model and for ROWS_AT_ONCE numbers.
     """
     raise NotImplementedError("compiled code only")
 
@@ -92,48 +98,74 @@ def earlier_neighbor(center, agent, network, next_ticks):
     return NOBODY
 
 
+@njit(inline="always")
+def first_of(part, parts, n_agents):
+    """The first agent of a thread's part; the one after the last is the first of the next part."""
+    return n_agents * part // parts
+
+
 @njit
-def find_ready(part, until, rule, clocks, work):
-    """Phase 1, one thread's part of the agents: keep those with a tick left, list those that may fire."""
-    parts = work.active_counts.shape[0]
-    first = clocks.next_ticks.shape[0] * part // parts
-    n_active = n_ready = 0
-    for k in range(work.active_counts[part, 0]):
-        # One integer type for all agents: numba compiles every function once per type.
-        agent = np.int64(work.active[first + k])
+def mark_concerned(part, fired, work):
+    """Mark those of the part who fired in the last sweep, and those who waited for one who did."""
+    n_agents, parts = work.marks.shape[0], work.counts.shape[1]
+    first, end = first_of(part, parts, n_agents), first_of(part + 1, parts, n_agents)
+    for owner in range(parts):
+        start = first_of(owner, parts, n_agents)
+        for k in range(start, start + work.counts[fired, owner, 0]):
+            agent = np.int64(work.lists[fired, k])
+            if first <= agent < end:
+                work.marks[agent] = 1
+            waiting = np.int64(work.first_waiting[part, agent])
+            work.first_waiting[part, agent] = NOBODY
+            while waiting != NOBODY:
+                work.marks[waiting] = 1
+                waiting = np.int64(work.next_waiting[waiting])
+
+
+@njit
+def find_ready(part, ready, until, rule, clocks, work):
+    """Phase 1, one thread's part of the agents: list those that may fire, in the order of memory.
+
+    Only those who fired in the last sweep and those who waited for them are looked at. One that may
+    not fire yet waits for another that has to tick before.
+    """
+    mark_concerned(part, 1 - ready, work)
+    n_agents, parts = work.marks.shape[0], work.counts.shape[1]
+    first = first_of(part, parts, n_agents)
+    n_ready = 0
+    for agent in range(first, first_of(part + 1, parts, n_agents)):
+        if work.marks[agent] == 0:
+            continue
+        work.marks[agent] = 0
         if clocks.next_ticks[agent] > until:
             continue
-        work.active[first + n_active] = agent
-        n_active += 1
-        # Most agents still wait for the one that they waited for before: look at that one first.
-        blocker = np.int64(work.blockers[agent])
-        if blocker != NOBODY and ticks_before(blocker, agent, clocks.next_ticks):
-            continue
         blocker = blocker_of(rule, agent, clocks)
-        work.blockers[agent] = blocker
         if blocker == NOBODY:
-            work.ready[first + n_ready] = agent
+            work.lists[ready, first + n_ready] = agent
             n_ready += 1
-    work.active_counts[part, 0] = n_active
-    work.ready_counts[part, 0] = n_ready
+        else:
+            work.next_waiting[agent] = work.first_waiting[part, blocker]
+            work.first_waiting[part, blocker] = agent
+    work.counts[ready, part, 0] = n_ready
     work.taken[part * PADDING] = 0
 
 
 @njit
-def fire_shared(part, rule, clocks, work):
+def fire_shared(part, ready, rule, clocks, work):
     """Phase 2: fire the own list of ready agents, then help with the lists of the other threads."""
-    n_agents, parts = clocks.next_ticks.shape[0], work.ready_counts.shape[0]
+    n_agents, parts = work.marks.shape[0], work.counts.shape[1]
     for turn in range(parts):
         owner = (part + turn) % parts
-        count = work.ready_counts[owner, 0]
-        ready = work.ready[n_agents * owner // parts :]
+        count = work.counts[ready, owner, 0]
+        agents = work.lists[ready, first_of(owner, parts, n_agents) :]
         while True:
             first = atomic_add(work.taken, owner * PADDING, AGENTS_AT_ONCE)  # pyright: ignore[reportCallIssue]
             if first >= count:
                 break
             for k in range(first, min(first + AGENTS_AT_ONCE, count)):
-                following = np.int64(ready[min(k + 1, count - 1)])
-                fire(rule, np.int64(ready[k]), following, clocks, work.vectors[part])
+                following = np.int64(agents[min(k + 1, count - 1)])
+                later = np.int64(agents[min(k + 2, count - 1)])
+                fire(rule, np.int64(agents[k]), following, later, clocks, work.vectors[part])
 
 
 # No reference counts, here and in all that is called from here: each array view would change a counter
@@ -141,16 +173,17 @@ def fire_shared(part, rule, clocks, work):
 @njit(nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
 def sweep_part(part, max_sweeps, until, rule, clocks, work):
     """What one thread does; all threads see the same total, so all leave after the same sweep."""
-    parts = work.ready_counts.shape[0]
-    for _ in range(max_sweeps):
-        find_ready(part, until, rule, clocks, work)
+    parts = work.counts.shape[1]
+    for sweep in range(max_sweeps):
+        ready = sweep & 1
+        find_ready(part, ready, until, rule, clocks, work)
         wait_for_all(work.barrier, parts)
         total = 0
         for other in range(parts):
-            total += work.ready_counts[other, 0]
+            total += work.counts[ready, other, 0]
         if total == 0:
             break
-        fire_shared(part, rule, clocks, work)
+        fire_shared(part, ready, rule, clocks, work)
         wait_for_all(work.barrier, parts)
 
 
@@ -161,21 +194,23 @@ class Team:
         self.threads = choose_threads(threads, n_agents)
         self._pool = ThreadPoolExecutor(max(self.threads - 1, 1))
         self._work = Workspace(
-            active=np.empty(n_agents, np.int32),
-            active_counts=np.zeros((self.threads, PADDING), np.int64),
-            ready=np.empty(n_agents, np.int32),
-            ready_counts=np.zeros((self.threads, PADDING), np.int64),
+            marks=np.empty(n_agents, np.uint8),
+            lists=np.empty((2, n_agents), np.int32),
+            counts=np.zeros((2, self.threads, PADDING), np.int64),
             taken=np.zeros(self.threads * PADDING, np.int64),
-            blockers=np.full(n_agents, NOBODY, np.int32),
+            first_waiting=np.empty((self.threads, n_agents), np.int32),
+            next_waiting=np.empty(n_agents, np.int32),
             vectors=np.zeros((self.threads, 3, max(size, ROWS_AT_ONCE) + PADDING), dtype),
             barrier=np.zeros(BARRIER_SIZE, np.int64),
         )
 
     def sweep(self, max_sweeps: int, until: int, rule: Any, clocks: Clocks) -> None:
         """Fire all ticks up to time `until`, or stop after `max_sweeps`."""
-        n_agents, work = clocks.next_ticks.size, self._work
-        work.active[:] = np.arange(n_agents, dtype=np.int32)
-        work.active_counts[:, 0] = np.diff(n_agents * np.arange(self.threads + 1) // self.threads)
+        work = self._work
+        # Everyone is looked at in the first sweep, and nobody waits yet.
+        work.marks[:] = 1
+        work.counts[:] = 0
+        work.first_waiting[:] = NOBODY
         arguments = max_sweeps, until, rule, clocks, work
         others = [self._pool.submit(sweep_part, part, *arguments) for part in range(1, self.threads)]
         sweep_part(0, *arguments)

@@ -21,7 +21,7 @@ from murmura.objective.losses import loss_slope, loss_slopes
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 CACHE_LINE_BYTES = 64
 # Rows that are scored before their gradients are added up: their scores and themselves stay in cache.
-ROWS_AT_ONCE = 8
+ROWS_AT_ONCE = 16
 # Rows between the one in work and the one whose read starts: the time that a read takes.
 ROWS_AHEAD = 16
 
@@ -40,6 +40,19 @@ class AnchorTerm(NamedTuple):
     """ℒ_i(θ) = ½‖θ − anchor_i‖²: model propagation."""
 
     anchors: NDArray[Any]
+
+
+class Ahead(NamedTuple):
+    """What this thread needs next, to be read while it computes.
+
+    `agent` is whose turn comes next; it will need the models that neighbors[start:stop] name.
+    """
+
+    agent: int
+    models: NDArray[Any]
+    neighbors: NDArray[np.int32]
+    start: int
+    stop: int
 
 
 @intrinsic
@@ -69,6 +82,15 @@ def prefetch_range(array, start, stop):
         start += step
 
 
+@njit(inline="always")
+def prefetch_models(ahead, start, stop):
+    """Start to read the models that neighbors[start:stop] name."""
+    size = ahead.models.shape[1]
+    for e in range(start, min(stop, ahead.stop)):
+        model = np.int64(ahead.neighbors[e]) * size
+        prefetch_range(ahead.models, model, model + size)
+
+
 @njit
 def copy_into(target, source):
     """target[:] = source for vectors of equal length, without the checks that slow compilation down."""
@@ -76,18 +98,18 @@ def copy_into(target, source):
         target[d] = source[d]
 
 
-def add_local_gradient(term, agent, model, gradient, scores, following):
+def add_local_gradient(term, agent, model, gradient, scores, ahead):
     """Write the gradient of the agent's local term at `model` into `gradient`.
 
     `scores` is scratch room for ROWS_AT_ONCE numbers.
-    `following` is the agent whose turn comes next on this thread: its rows are fetched meanwhile.
+    Meanwhile the rows and models of `ahead` are fetched.
     """
     raise NotImplementedError("compiled code only")
 
 
 # Inlined, since a call would copy every array descriptor of the term.
 @overload(add_local_gradient, inline="always")
-def _compile_local_gradient(term, agent, model, gradient, scores, following):
+def _compile_local_gradient(term, agent, model, gradient, scores, ahead):
     if term.instance_class is AnchorTerm:
         return _anchor_gradient
     if hasattr(term.types[0].instance_class, "slopes"):
@@ -95,14 +117,15 @@ def _compile_local_gradient(term, agent, model, gradient, scores, following):
     return _one_score_gradient
 
 
-def _anchor_gradient(term, agent, model, gradient, scores, following):
+def _anchor_gradient(term, agent, model, gradient, scores, ahead):
+    prefetch_models(ahead, ahead.start, ahead.stop)
     for d in range(model.shape[0]):
         gradient[d] = model[d] - term.anchors[agent, d]
 
 
-def _one_score_gradient(term, agent, model, gradient, scores, following):
+def _one_score_gradient(term, agent, model, gradient, scores, ahead):
     start, stop = term.offsets[agent], term.offsets[agent + 1]
-    sum_of_gradients(term, start, stop, model, gradient, scores, following)
+    sum_of_gradients(term, start, stop, model, gradient, scores, ahead)
     finish_gradient(stop - start, term.l2_penalties[agent], model, gradient)
 
 
@@ -116,7 +139,7 @@ def finish_gradient(n_samples, l2_penalty, model, gradient):
 
 
 @njit(fastmath=REORDER)
-def sum_of_gradients(term, start, stop, model, gradient, scores, following):
+def sum_of_gradients(term, start, stop, model, gradient, scores, ahead):
     """Σ φ'(θᵀx, y)·x in one pass over memory: a few rows at a time are scored, then added up from cache.
 
     Scores, slopes and sums are loops of their own: in one loop each would wait for the one before.
@@ -124,21 +147,26 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, following):
     size = model.shape[0]
     for d in range(size):
         gradient[d] = 0
-    # The read of a row starts ROWS_AHEAD rows before its turn; after the own rows come the next agent's.
+    prefetch_range(term.targets, term.offsets[ahead.agent], term.offsets[ahead.agent + 1])
     own_batches = -(-(stop - start) // ROWS_AT_ONCE)
-    leap = term.offsets[following] - (start + own_batches * ROWS_AT_ONCE)
+    # The read of a row starts ROWS_AHEAD rows before its turn; after the own rows come the next agent's.
+    leap = term.offsets[ahead.agent] - (start + own_batches * ROWS_AT_ONCE)
+    # The models are spread over the batches: a processor that has too many reads under way waits.
+    edge, edges_a_batch = ahead.start, -(-(ahead.stop - ahead.start) // max(own_batches, 1))
     while start < stop:
         end = min(start + ROWS_AT_ONCE, stop)
-        ahead = start + ROWS_AHEAD
-        reach = min(ahead + ROWS_AT_ONCE, stop)
-        if ahead >= stop:
-            ahead += leap
-            reach = ahead + ROWS_AT_ONCE
-        ahead, reach = ahead * size, reach * size
-        score_rows(term.features, start, end, model, scores, ahead, (ahead + reach) // 2)
+        row = start + ROWS_AHEAD
+        reach = min(row + ROWS_AT_ONCE, stop)
+        if row >= stop:
+            row += leap
+            reach = row + ROWS_AT_ONCE
+        middle = (row + reach) * size // 2
+        score_rows(term.features, start, end, model, scores, row * size, middle)
+        prefetch_models(ahead, edge, edge + edges_a_batch)
+        edge += edges_a_batch
         for k in range(end - start):
             scores[k] = loss_slope(term.loss, scores[k], term.targets[start + k])
-        add_rows(term.features, start, end, scores, gradient, (ahead + reach) // 2, reach)
+        add_rows(term.features, start, end, scores, gradient, middle, reach * size)
         start = end
 
 
@@ -146,8 +174,7 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, following):
 def score_rows(features, start, stop, model, scores, ahead, reach):
     """θᵀx of each row, four rows at a time so that their sums overlap.
 
-    Meanwhile the reads of the flat elements from `ahead` to `reach` start, a few at a time: a
-    processor that has too many reads under way waits.
+    Meanwhile the reads of the flat elements from `ahead` to `reach` start, a few at a time.
     """
     zero = model.dtype.type(0)
     size = model.shape[0]
@@ -197,8 +224,9 @@ def add_rows(features, start, stop, slopes, gradient, ahead, reach):
         row += 1
 
 
-def _many_scores_gradient(term, agent, model, gradient, scores, following):
+def _many_scores_gradient(term, agent, model, gradient, scores, ahead):
     start, stop = term.offsets[agent], term.offsets[agent + 1]
+    prefetch_models(ahead, ahead.start, ahead.stop)
     sum_of_outer_gradients(term, start, stop, model, gradient)
     finish_gradient(stop - start, term.l2_penalties[agent], model, gradient)
 

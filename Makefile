@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test slow check lock clean
+.PHONY: help demo test slow privacy check lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,10 +22,13 @@ demo: $(VENV)/.installed ## 100 agents learn alone and together; writes demo-out
 	@$(BIN)/murmura demo --out demo-out
 
 test: $(VENV)/.installed-dev ## the quick tests
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -m "not slow and not privacy"
 
 slow: $(VENV)/.installed-dev ## the long tests: statistics over many runs, the paper's numbers
 	@$(BIN)/python -m pytest -m slow
+
+privacy: $(VENV)/.installed-dev ## the long tests of privacy: crashes, attacks, accuracy within a budget
+	@$(BIN)/python -m pytest -m privacy
 
 check: $(VENV)/.installed-dev ## formatting, lint, types and the one-way flow of imports
 	@echo "ruff format" && $(BIN)/ruff format --check .

@@ -1,9 +1,13 @@
 """The names that users may build on: adding or removing one is a decision, not an accident."""
 
+import subprocess
+import sys
+
 import murmura
 
 SURFACE = {
     "Agent",
+    "Budget",
     "CollaborativeObjective",
     "Conditions",
     "CoordinateDescent",
@@ -11,13 +15,16 @@ SURFACE = {
     "GossipADMM",
     "Huber",
     "Local",
+    "LocalDP",
     "Logistic",
     "Message",
     "ModelPropagation",
     "MurmuraError",
     "Population",
+    "PrivateUpdates",
     "Problem",
     "Quadratic",
+    "ReleaseOnce",
     "SimilarityGraph",
     "Softmax",
     "Trajectory",
@@ -44,3 +51,8 @@ def test_the_surface_is_frozen():
 def test_every_public_name_says_what_it_is():
     for name in SURFACE:
         assert getattr(murmura, name).__doc__, f"{name} has no docstring"
+
+
+def test_the_privacy_package_starts_without_the_engines():
+    code = "import sys, murmura.privacy.gate; sys.exit('numba' in sys.modules or 'scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

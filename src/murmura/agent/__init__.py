@@ -1,5 +1,5 @@
 """One agent without I/O."""
 
-from murmura.agent.agent import Agent, Clock, Message, Neighbor
+from murmura.agent.agent import Agent, Clock, Message, Neighbor, Shelter
 
-__all__ = ["Agent", "Clock", "Message", "Neighbor"]
+__all__ = ["Agent", "Clock", "Message", "Neighbor", "Shelter"]

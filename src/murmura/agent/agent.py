@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.errors import SimulationError
+from murmura.errors import BudgetSpent, SimulationError
 from murmura.method.descent import descent_update
+from murmura.privacy.gate import Gate
 
 NEVER_HEARD = -1
 
@@ -33,6 +34,23 @@ class LocalTerm(Protocol):
     """What an agent minimises by itself."""
 
     def gradient(self, model: NDArray[Any]) -> NDArray[Any]: ...
+
+
+class SampleTerm(LocalTerm, Protocol):
+    """One that is made of samples, which a gate protects: mean of the point gradients + the penalty's."""
+
+    def point_gradients(self, model: NDArray[Any]) -> NDArray[Any]: ...
+
+    def penalty_gradient(self, model: NDArray[Any]) -> NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class Shelter:
+    """What stands between an agent's samples and the network: its gate, and the bound on one's gradient."""
+
+    gate: Gate
+    term: SampleTerm
+    clip: float
 
 
 class Clock(Protocol):
@@ -53,7 +71,11 @@ class Neighbor:
 
 
 class Agent:
-    """Runs Eq. (4) on its own ticks with the last models that it received."""
+    """Runs Eq. (4) on its own ticks with the last models that it received.
+
+    With a shelter it runs Eq. (6): each update is a release of its gate, and `model` is the released
+    one. When the budget is spent it falls silent, and still keeps what it receives.
+    """
 
     def __init__(
         self,
@@ -65,6 +87,7 @@ class Agent:
         step_size: float,
         pull: float,
         clock: Clock,
+        shelter: Shelter | None = None,
         now: int = 0,
     ) -> None:
         self.name = name
@@ -76,24 +99,39 @@ class Agent:
         self._step_size = step_size
         self._pull = pull
         self._clock = clock
+        self._shelter = shelter
 
     def last_message(self) -> Message:
         """The present model, numbered by the updates done; number 0 is the model it started from."""
         return Message(self.name, self.updates, self.model)
 
     def on_tick(self, now: int) -> list[Message]:
-        """Wake up: one update, then broadcast the new model."""
-        updated = descent_update(
-            self.model,
-            self._neighbor_mean(),
-            self._term.gradient(self.model),
-            self._step_size,
-            self._pull,
-        )
-        self.model = updated.astype(self.model.dtype, copy=False)
+        """Wake up: one update, then broadcast the new model; nothing more once the budget is spent."""
+        try:
+            self.model = self._updated() if self._shelter is None else self._released(self._shelter)
+        except BudgetSpent:
+            self.next_tick = None
+            return []
         self.updates += 1
         self.next_tick = self._clock.next_tick(self.updates, now)
         return [self.last_message()]
+
+    def _updated(self) -> NDArray[Any]:
+        return self._step(self.model, self._neighbor_mean(), self._term.gradient(self.model))
+
+    def _released(self, shelter: Shelter) -> NDArray[Any]:
+        """Eq. (6): the gate clips, adds noise and charges; the rest is post-processing of its release."""
+        neighbor_mean = self._neighbor_mean()
+
+        def post(noisy_mean: NDArray[Any], released: NDArray[Any]) -> NDArray[Any]:
+            return self._step(released, neighbor_mean, noisy_mean + shelter.term.penalty_gradient(released))
+
+        release = shelter.gate.release_mean(shelter.term.point_gradients, shelter.clip, post)
+        return release.vector.astype(self.model.dtype)
+
+    def _step(self, model: NDArray[Any], mean: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
+        updated = descent_update(model, mean, gradient, self._step_size, self._pull)
+        return updated.astype(self.model.dtype, copy=False)
 
     def on_message(self, message: Message, now: int) -> None:
         """Keep the highest-numbered model of each neighbor."""

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from murmura.cli.bench import bench
 from murmura.cli.console import say_error, version
-from murmura.cli.demo import demo
-from murmura.cli.simulate import simulate
 from murmura.errors import MurmuraError
 
+COMMANDS = ("demo", "simulate", "plan", "ledger", "bench")
+
+
+class Commands(TyperGroup):
+    """Each command is `murmura.cli.NAME.NAME`, imported when it is asked for: `plan` needs no compiler."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        found = getattr(importlib.import_module(f"murmura.cli.{cmd_name}"), cmd_name)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False)
+            alone.command(cmd_name)(found)
+            found = alone
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
     help="Many agents, each with a little private data, learn a model each from the neighbors they resemble.",
 )
-app.command()(demo)
-app.command()(simulate)
-app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from murmura.cli.console import RESULTS, step
-from murmura.cli.output import write_json
+from murmura.cli.files import write_json
 from murmura.errors import MurmuraError
 
 REPOSITORY = Path(__file__).resolve().parents[3]

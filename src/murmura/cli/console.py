@@ -7,14 +7,16 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from murmura.engine.run import Progress as ReportProgress
-from murmura.report import Comparison
+if TYPE_CHECKING:  # only their names are needed here, and they bring a compiler and a plotter along
+    from murmura.engine.run import Progress as ReportProgress
+    from murmura.report import Comparison
 
 RESULTS = Console()
 NOTES = Console(stderr=True, highlight=False)

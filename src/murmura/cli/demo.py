@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from murmura.cli.console import RESULTS, progress_bar, results_table, step, version
-from murmura.cli.output import output_folder, say_where, write_report
+from murmura.cli.files import output_folder
+from murmura.cli.output import say_where, write_report
 from murmura.data import LinearTask, linear_classification
 from murmura.engine.run import simulate
 from murmura.graph import angular_graph

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from murmura.cli.console import RESULTS, progress_bar, results_table, say, step, version
+from murmura.cli.files import output_folder
 from murmura.cli.interrupt import INTERRUPTED, stop_on_interrupt
-from murmura.cli.output import output_folder, say_where, write_report
+from murmura.cli.output import say_where, write_report
 from murmura.config import Config, Experiment, build
 from murmura.engine.run import simulate as run_method
 from murmura.errors import ConfigError, ResumeError

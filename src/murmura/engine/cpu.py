@@ -12,6 +12,7 @@ from murmura.engine.conditions import ConditionTable
 from murmura.engine.descent_rule import DescentRule
 from murmura.engine.links import Direct
 from murmura.engine.mail import NEVER_HEARD, Mail, collect, post, send_start
+from murmura.engine.noise import PlannedNoise, planned_noise, tail_averages
 from murmura.engine.state import DescentState, MailState, initial_state, reverse_edges
 from murmura.engine.sweeps import Clocks, Network, Team
 from murmura.engine.traffic import vectors_sent
@@ -52,6 +53,7 @@ class CpuEngine:
             descent.step_sizes.astype(dtype),
             descent.pulls.astype(dtype),
             start.models,
+            planned_noise(descent.noise, start.tail_sums),
         )
 
     @property
@@ -61,6 +63,14 @@ class CpuEngine:
     @property
     def models(self) -> NDArray[Any]:
         return self._rule.models
+
+    @property
+    def results(self) -> NDArray[Any]:
+        """What the agents have to show: in a private run, the averages of what they released of late."""
+        noise = self._rule.noise
+        if not isinstance(noise, PlannedNoise):
+            return self.models
+        return tail_averages(self.models, self.updates, noise.tail_start, noise.tail_sums)
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -85,7 +95,9 @@ class CpuEngine:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, to be saved."""
         mail = _mail_state(self._rule.link) if isinstance(self._rule.link, Mail) else None
-        return DescentState(self.models, self.next_ticks, self.updates, mail).to_arrays()
+        noise = self._rule.noise
+        tail_sums = noise.tail_sums if isinstance(noise, PlannedNoise) else None
+        return DescentState(self.models, self.next_ticks, self.updates, mail, tail_sums).to_arrays()
 
 
 def _open_mail(

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from murmura.engine.links import Direct, exchange, gather, has_room
 from murmura.engine.mail import Mail
+from murmura.engine.noise import PlannedNoise, Silence, add_noise, keep_release
 from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire
 from murmura.objective.kernels import REORDER, Ahead, AnchorTerm, DataTerm, add_local_gradient
 
 
 class DescentRule(NamedTuple):
-    """Local terms, network, α_i and μ·c_i of Eq. (4), and everyone's model."""
+    """Local terms, network, α_i and μ·c_i of Eq. (4), everyone's model, and the noise of Eq. (6)."""
 
     term: DataTerm | AnchorTerm
     network: Network
@@ -22,6 +23,7 @@ class DescentRule(NamedTuple):
     step_sizes: NDArray[Any]
     pulls: NDArray[Any]
     models: NDArray[Any]
+    noise: Silence | PlannedNoise
 
 
 @overload(blocker_of, inline="always")
@@ -40,11 +42,11 @@ def _descent_blocker(rule, agent, clocks):
 
 
 @overload(fire, jit_options={"fastmath": REORDER})
-def _descent_fire(rule, agent, following, later, clocks, vectors):
+def _descent_fire(rule, agent, following, later, clocks, vectors, draws):
     if rule.instance_class is not DescentRule:
         return None
 
-    def descend(rule, agent, following, later, clocks, vectors):
+    def descend(rule, agent, following, later, clocks, vectors, draws):
         network, link, models = rule.network, rule.link, rule.models
         model = models[agent]
         new_model, gradient = vectors[0, : model.shape[0]], vectors[1, : model.shape[0]]
@@ -52,10 +54,12 @@ def _descent_fire(rule, agent, following, later, clocks, vectors):
         start, stop = network.offsets[following], network.offsets[following + 1]
         ahead = Ahead(following, models, network.neighbors, start, stop)
         add_local_gradient(rule.term, agent, model, gradient, vectors[2], ahead)
+        add_noise(rule.noise, agent, clocks, gradient, draws)
         step, pull = rule.step_sizes[agent], rule.pulls[agent]
         for d in range(model.shape[0]):
             # The old model stays until exchange() has handed it to those who still need it.
             new_model[d] = model[d] + step * (new_model[d] - model[d] - pull * gradient[d])
+        keep_release(rule.noise, agent, clocks, new_model)
         exchange(link, network, agent, clocks, models, new_model)
 
     return descend

@@ -46,6 +46,10 @@ class GossipReferenceEngine:
         return self._state.models
 
     @property
+    def results(self) -> NDArray[Any]:
+        return self.models
+
+    @property
     def updates(self) -> NDArray[np.int64]:
         """Ticks of the agent itself; being woken does not count."""
         return self._state.updates

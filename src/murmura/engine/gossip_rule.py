@@ -64,9 +64,9 @@ def _gossip_blocker(rule, agent, clocks):
 
 
 @overload(fire)
-def _gossip_fire(rule, agent, following, later, clocks, vectors):
+def _gossip_fire(rule, agent, following, later, clocks, vectors, draws):
     if rule.instance_class is GossipRule:
-        return lambda rule, agent, following, later, clocks, vectors: meet(
+        return lambda rule, agent, following, later, clocks, vectors, draws: meet(
             rule, agent, following, clocks, vectors
         )
     return None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.agent import Agent, Message
+from murmura.agent import Agent, Message, Shelter
 from murmura.engine.conditions import (
     ConditionTable,
     appearance,
@@ -23,8 +23,14 @@ from murmura.engine.conditions import (
     next_return,
     scheduled_tick,
 )
+from murmura.engine.noise import tail_averages
 from murmura.engine.state import DescentState, MailState
 from murmura.method.descent import Descent
+from murmura.method.private_updates import tail_start
+from murmura.privacy.gate import Gate
+from murmura.privacy.ledger import MemoryLedger
+from murmura.privacy.noise import SimulatedNoise
+from murmura.privacy.rehearsal import replay
 from murmura.randomness.clocks import NEVER
 
 RETURN, ARRIVAL, TICK = range(3)
@@ -69,12 +75,17 @@ class ReferenceEngine:
         self._events: list[tuple[int, int, int, int, Any]] = []
         self._n_events = 0
         self._vectors = 0
+        self._restored = None if state is None else DescentState.from_arrays(state)
         self._agents = [self._make_agent(i, limit) for i in range(descent.problem.n_agents)]
         self._sent = [appearance(table, self._seed, i) for i in range(descent.problem.n_agents)]
-        if state is None:
+        noise = descent.noise
+        self._tail_start = 0 if noise is None else tail_start(noise.n_updates)
+        self._tail_sums = None if noise is None else np.zeros(descent.start.shape)
+        if state is None or self._restored is None:
             self._send_starts()
         else:
-            self._restore(DescentState.from_arrays(state))
+            self._restore(self._restored)
+            self._tail_sums = self._restored.tail_sums
             self._now = int(state["now"])
             self._vectors = int(state["vectors"])
         for i, agent in enumerate(self._agents):
@@ -100,6 +111,13 @@ class ReferenceEngine:
         return np.stack([agent.model for agent in self._agents])
 
     @property
+    def results(self) -> NDArray[Any]:
+        """What the agents have to show: in a private run, the averages of what they released of late."""
+        if self._tail_sums is None:
+            return self.models
+        return tail_averages(self.models, self.updates, self._tail_start, self._tail_sums)
+
+    @property
     def updates(self) -> NDArray[np.int64]:
         return np.array([agent.updates for agent in self._agents], np.int64)
 
@@ -120,20 +138,34 @@ class ReferenceEngine:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The state, to be saved."""
         mail = None if self._ideal else self._mail_state()
-        state = DescentState(self.models, self.next_ticks, self.updates, mail)
+        state = DescentState(self.models, self.next_ticks, self.updates, mail, self._tail_sums)
         return state.to_arrays() | {"vectors": np.array(self._vectors)}
 
     def _make_agent(self, i: int, limit: int) -> Agent:
         neighbors, weights = self._graph.neighbors_of(i)
+        term = self._descent.local_objective(i)
         return Agent(
             i,
-            self._descent.local_objective(i),
+            term,
             self._descent.start[i],
             dict(zip(neighbors.tolist(), weights.tolist(), strict=True)),
             step_size=float(self._descent.step_sizes[i]),
             pull=float(self._descent.pulls[i]),
             clock=SimulatedClock(self._table, self._seed, i, limit),
+            shelter=self._make_shelter(i, term),
         )
+
+    def _make_shelter(self, i: int, term: Any) -> Shelter | None:
+        """The agent's gate as it was after its updates; none without privacy, and none without samples."""
+        noise = self._descent.noise
+        plan = None if noise is None else noise.plan_of(i)
+        if noise is None or plan is None:
+            return None
+        ledger = MemoryLedger(str(i))
+        if self._restored is not None:
+            replay(ledger, plan, int(self._restored.updates[i]), self._restored.models[i])
+        gate = Gate(plan, ledger, SimulatedNoise(int(self._seed), i), start=self._descent.start[i])
+        return Shelter(gate, term, noise.clip)
 
     def _neighbors_of(self, i: int) -> list[int]:
         return self._graph.neighbors_of(i)[0].tolist()
@@ -172,6 +204,8 @@ class ReferenceEngine:
     def _tick(self, i: int, now: int) -> None:
         agent = self._agents[i]
         for message in agent.on_tick(now):
+            if self._tail_sums is not None and message.number > self._tail_start:
+                self._tail_sums[i] += message.model
             self._sent[i] = now
             self._vectors += len(agent.neighbors)
             self._post(i, message, now)

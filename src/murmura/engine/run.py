@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time as wall_clock
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -18,14 +18,24 @@ from murmura.engine.gossip_cpu import GossipCpuEngine
 from murmura.engine.gossip_reference import GossipReferenceEngine
 from murmura.engine.reference import ReferenceEngine
 from murmura.engine.schedule import time_of_tick
-from murmura.errors import ResumeError, SimulationError
-from murmura.method import CoordinateDescent, Descent, Global, Gossip, GossipADMM, Local, ModelPropagation
+from murmura.errors import PrivacyError, ResumeError, SimulationError
+from murmura.method import (
+    CoordinateDescent,
+    Descent,
+    Global,
+    Gossip,
+    GossipADMM,
+    Local,
+    LocalDP,
+    ModelPropagation,
+    ReleaseOnce,
+)
 from murmura.objective import CollaborativeObjective, Problem
 from murmura.randomness.clocks import NEVER, TIME_UNIT
 from murmura.results.metrics import agent_metrics
 from murmura.results.trajectory import Record, Trajectory
 
-Method = Local | Global | CoordinateDescent | ModelPropagation | GossipADMM
+Method = Local | Global | LocalDP | CoordinateDescent | ModelPropagation | GossipADMM | ReleaseOnce
 EngineName = Literal["cpu", "reference"]
 Progress = Callable[[int, int | None], None]
 
@@ -40,6 +50,11 @@ class Engine(Protocol):
 
     @property
     def models(self) -> NDArray[Any]: ...
+
+    @property
+    def results(self) -> NDArray[Any]:
+        """What the agents have to show, which may be a mean of models."""
+        ...
 
     @property
     def updates(self) -> NDArray[np.int64]: ...
@@ -98,9 +113,10 @@ def simulate(
     the ticks to do, if known. `should_stop` is asked now and then; the run then ends at the next
     barrier and can be resumed.
     """
-    if isinstance(method, Local | Global):
+    if isinstance(method, Local | Global | LocalDP):
         return _solved(problem, method, test)
     conditions = conditions or Conditions()
+    updates = _planned_updates(method, updates, tolerance)
     stops = Stops(updates, ticks, time, tolerance, record_every)
     settings = {
         "method": method.name,
@@ -115,7 +131,33 @@ def simulate(
         _check_resumable(resume, problem, settings)
     run = _Run(problem, method, engine, seed, stops, conditions, threads, test, resume)
     stopped = run.to_the_end(progress, should_stop)
-    return run.trajectory(method.name, settings, stopped)
+    return _with_own_models(run.trajectory(method.name, settings, stopped), problem, method, test)
+
+
+def _planned_updates(method: Method, updates: int | None, tolerance: float | None) -> int | None:
+    """As many updates as a private run has planned, or fewer; and no stop that would tell of the data."""
+    if not isinstance(method, CoordinateDescent) or method.privacy is None:
+        return updates
+    planned = method.privacy.updates
+    if tolerance is not None:
+        raise PrivacyError(
+            f"tolerance={tolerance} stops a private run by its objective, and when it stops would then tell "
+            "of the data; stop by updates, ticks or time"
+        )
+    if updates is not None and updates > planned:
+        raise PrivacyError(f"updates={updates}: the budget is planned for {planned} updates; plan for more")
+    return planned if updates is None else updates
+
+
+def _with_own_models(
+    run: Trajectory, problem: Problem, method: Method, test: Population | None
+) -> Trajectory:
+    """What the agents keep for themselves, and what is guaranteed for the rest."""
+    if not isinstance(method, CoordinateDescent | ReleaseOnce):
+        return run
+    own = method.finish(problem, run.models)
+    scores = None if own is None or test is None else agent_metrics(problem.loss, test, own)
+    return replace(run, own_models=own, own_metrics=scores, guarantee=method.guarantee(problem))
 
 
 class Stops:
@@ -154,7 +196,7 @@ class _Run:
     def __init__(
         self,
         problem: Problem,
-        method: CoordinateDescent | ModelPropagation | GossipADMM,
+        method: CoordinateDescent | ModelPropagation | GossipADMM | ReleaseOnce,
         engine: str,
         seed: int,
         stops: Stops,
@@ -246,7 +288,7 @@ class _Run:
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def _record(self) -> None:
-        models = self._engine.models
+        models = self._engine.results
         vectors = self._engine.vectors_sent(self._now)
         scores = self._scores()
         self._records.append(
@@ -264,7 +306,7 @@ class _Run:
     def _scores(self) -> NDArray[np.float64] | None:
         if self._test is None:
             return None
-        return agent_metrics(self._problem.loss, self._test, self._engine.models)
+        return agent_metrics(self._problem.loss, self._test, self._engine.results)
 
     def _has_settled(self) -> bool:
         if self._stops.tolerance is None:
@@ -279,7 +321,7 @@ class _Run:
     def trajectory(self, name: str, settings: dict[str, Any], stopped: str) -> Trajectory:
         return Trajectory(
             method=name,
-            models=self._engine.models.copy(),
+            models=self._engine.results.copy(),
             records=tuple(self._records),
             loss=self._problem.loss,
             agent_names=self._problem.population.agent_names,
@@ -292,7 +334,7 @@ class _Run:
         )
 
 
-def _solved(problem: Problem, method: Local | Global, test: Population | None) -> Trajectory:
+def _solved(problem: Problem, method: Local | Global | LocalDP, test: Population | None) -> Trajectory:
     """A baseline that is solved and not simulated: one record, no tick, no message."""
     models = method.solve(problem)
     scores = None if test is None else agent_metrics(problem.loss, test, models)
@@ -349,6 +391,10 @@ def _method_settings(method: Any) -> dict[str, Any]:
 def _setting(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+    if is_dataclass(value):
+        return {"kind": type(value).__name__} | _method_settings(value)
+    if isinstance(value, list | tuple):
+        return [_setting(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -32,18 +32,24 @@ class MailState:
 
 @dataclass
 class DescentState:
-    """Models and clocks, and the messages where the network is not ideal."""
+    """Models and clocks, and the messages where the network is not ideal.
+
+    tail_sums: in a private run, the sum of each agent's releases in the second half of its plan.
+    """
 
     models: NDArray[Any]
     next_ticks: NDArray[np.int64]
     updates: NDArray[np.int64]
     mail: MailState | None = None
+    tail_sums: NDArray[np.float64] | None = None
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Flat, for a file."""
         arrays = {"models": self.models, "next_ticks": self.next_ticks, "updates": self.updates}
         if self.mail is not None:
             arrays |= {f"mail_{f.name}": getattr(self.mail, f.name) for f in fields(MailState)}
+        if self.tail_sums is not None:
+            arrays["tail_sums"] = self.tail_sums
         return arrays
 
     @staticmethod
@@ -51,16 +57,17 @@ class DescentState:
         mail = None
         if "mail_sent" in arrays:
             mail = MailState(**{f.name: arrays[f"mail_{f.name}"].copy() for f in fields(MailState)})
-        return DescentState(
-            arrays["models"].copy(), arrays["next_ticks"].copy(), arrays["updates"].copy(), mail
-        )
+        tail_sums = arrays["tail_sums"].copy() if "tail_sums" in arrays else None
+        models, next_ticks, updates = (arrays[name].copy() for name in ("models", "next_ticks", "updates"))
+        return DescentState(models, next_ticks, updates, mail, tail_sums)
 
 
 def initial_state(descent: Descent, seed: int, table: ConditionTable) -> DescentState:
     """Θ(0) and everyone's first tick."""
     n_agents = descent.problem.n_agents
     ticks = first_ticks(table, np.uint64(seed), n_agents)
-    return DescentState(descent.start.copy(), ticks, np.zeros(n_agents, np.int64))
+    tail_sums = None if descent.noise is None else np.zeros(descent.start.shape)
+    return DescentState(descent.start.copy(), ticks, np.zeros(n_agents, np.int64), None, tail_sums)
 
 
 @njit

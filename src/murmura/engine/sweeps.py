@@ -64,6 +64,7 @@ class Workspace(NamedTuple):
     first_waiting: NDArray[np.int32]
     next_waiting: NDArray[np.int32]
     vectors: NDArray[Any]
+    draws: NDArray[np.float64]
     barrier: NDArray[np.int64]
 
 
@@ -72,11 +73,11 @@ def blocker_of(rule, agent, clocks):
     raise NotImplementedError("compiled code only")
 
 
-def fire(rule, agent, following, later, clocks, vectors):
+def fire(rule, agent, following, later, clocks, vectors, draws):
     """Do the agent's update and draw its next tick.
 
     `following` is who comes next on this thread, `later` who comes after; `vectors` are three scratch
-    rows, each long enough for a model and for ROWS_AT_ONCE numbers.
+    rows, each long enough for a model and for ROWS_AT_ONCE numbers, and `draws` a row for its noise.
     """
     raise NotImplementedError("compiled code only")
 
@@ -163,9 +164,10 @@ def fire_shared(part, ready, rule, clocks, work):
             if first >= count:
                 break
             for k in range(first, min(first + AGENTS_AT_ONCE, count)):
+                agent = np.int64(agents[k])
                 following = np.int64(agents[min(k + 1, count - 1)])
                 later = np.int64(agents[min(k + 2, count - 1)])
-                fire(rule, np.int64(agents[k]), following, later, clocks, work.vectors[part])
+                fire(rule, agent, following, later, clocks, work.vectors[part], work.draws[part])
 
 
 # No reference counts, here and in all that is called from here: each array view would change a counter
@@ -201,6 +203,7 @@ class Team:
             first_waiting=np.empty((self.threads, n_agents), np.int32),
             next_waiting=np.empty(n_agents, np.int32),
             vectors=np.zeros((self.threads, 3, max(size, ROWS_AT_ONCE) + PADDING), dtype),
+            draws=np.zeros((self.threads, size + PADDING)),
             barrier=np.zeros(BARRIER_SIZE, np.int64),
         )
 

@@ -4,7 +4,10 @@ from murmura.method.admm import Gossip, GossipADMM, paper_vectors
 from murmura.method.baselines import Global, Local
 from murmura.method.coordinate_descent import CoordinateDescent
 from murmura.method.descent import Descent, descent_update
+from murmura.method.local_dp import LocalDP
+from murmura.method.private_updates import PrivateUpdates, PublicModels
 from murmura.method.propagation import ModelPropagation
+from murmura.method.release_once import ReleaseOnce
 
 __all__ = [
     "CoordinateDescent",
@@ -13,7 +16,11 @@ __all__ = [
     "Gossip",
     "GossipADMM",
     "Local",
+    "LocalDP",
     "ModelPropagation",
+    "PrivateUpdates",
+    "PublicModels",
+    "ReleaseOnce",
     "descent_update",
     "paper_vectors",
 ]

@@ -21,7 +21,9 @@ from murmura.objective import (
     PropagationObjective,
     solve_local_models,
 )
-from murmura.objective.kernels import AnchorTerm, DataTerm
+from murmura.objective.clipping import slope_bounds
+from murmura.objective.kernels import AnchorTerm, ClippedTerm, DataTerm
+from murmura.privacy.noise_plan import NoisePlan
 
 Vector = NDArray[Any]
 Start = str | NDArray[Any]
@@ -39,7 +41,8 @@ class Descent:
     """One row per agent: where it starts, how far it steps, how strongly its own data pull.
 
     `start_is_public` says that everyone knows where everyone starts without a message; otherwise
-    each agent broadcasts its start first. With `anchors` the local terms are distances to them.
+    each agent broadcasts its start first. With `anchors` the local terms are distances to them. With
+    `noise` every sample's gradient is clipped and every update adds what the plan says: Eq. (6).
     """
 
     problem: Problem
@@ -48,6 +51,7 @@ class Descent:
     step_sizes: NDArray[np.float64]
     pulls: NDArray[np.float64]
     anchors: NDArray[Any] | None = None
+    noise: NoisePlan | None = None
 
     def local_objective(self, agent: int) -> LocalObjective | AnchoredObjective:
         """ℒ_i of one agent."""
@@ -56,24 +60,29 @@ class Descent:
         features, targets = self.problem.population.samples(agent)
         return LocalObjective(self.problem.loss, features, targets, self.problem.l2_penalties[agent])
 
-    def kernel_term(self) -> DataTerm | AnchorTerm:
+    def kernel_term(self) -> DataTerm | ClippedTerm | AnchorTerm:
         """ℒ_i of all agents, for the compiled engines."""
         if self.anchors is not None:
             return AnchorTerm(self.anchors)
         population = self.problem.population
-        return DataTerm(
+        term = DataTerm(
             self.problem.loss,
             population.features,
             population.targets,
             population.offsets,
             self.problem.l2_penalties.astype(population.dtype),
         )
+        if self.noise is None:
+            return term
+        norm = self.noise.mechanism.norm
+        bounds = slope_bounds(population.features, self.noise.clip, norm)
+        return ClippedTerm(*term, bounds, norm == "l1")
 
     def objective(self) -> CollaborativeObjective | PropagationObjective:
         """What the descent minimises."""
         problem = self.problem
         if self.anchors is not None:
-            return PropagationObjective(problem.graph, self.anchors, problem.confidences, problem.tradeoff)
+            return PropagationObjective(problem.graph, self.anchors, self.pulls, 1.0)
         return CollaborativeObjective(problem)
 
 

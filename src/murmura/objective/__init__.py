@@ -5,6 +5,7 @@ from murmura.objective.local import AnchoredObjective, LocalObjective
 from murmura.objective.local_batch import LocalObjectives
 from murmura.objective.losses import (
     LOSS_NAMES,
+    CappedLogistic,
     Huber,
     Logistic,
     Loss,
@@ -16,6 +17,7 @@ from murmura.objective.losses import (
     public_smoothness,
 )
 from murmura.objective.optimum import Optimum, solve_optimum
+from murmura.objective.private_theory import UpdatesChoice, UtilityTheory, best_updates, utility_theory
 from murmura.objective.problem import Problem
 from murmura.objective.propagation import PropagationObjective
 from murmura.objective.solitary import solve_global_model, solve_local_models
@@ -24,6 +26,7 @@ from murmura.objective.theory import ConvergenceTheory, convergence_theory
 __all__ = [
     "LOSS_NAMES",
     "AnchoredObjective",
+    "CappedLogistic",
     "CollaborativeHessian",
     "CollaborativeObjective",
     "ConvergenceTheory",
@@ -38,6 +41,9 @@ __all__ = [
     "PropagationObjective",
     "Quadratic",
     "Softmax",
+    "UpdatesChoice",
+    "UtilityTheory",
+    "best_updates",
     "convergence_theory",
     "gradient_bound",
     "loss_by_name",
@@ -45,4 +51,5 @@ __all__ = [
     "solve_global_model",
     "solve_local_models",
     "solve_optimum",
+    "utility_theory",
 ]

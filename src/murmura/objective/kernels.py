@@ -36,6 +36,22 @@ class DataTerm(NamedTuple):
     l2_penalties: NDArray[Any]
 
 
+class ClippedTerm(NamedTuple):
+    """The same with each sample's gradient clipped to a bound, so that no sample can move ℒ_i's far.
+
+    The gradient of one sample is φ'(θᵀx, y)·x: its norm is at most the bound if |φ'| ≤ bound/‖x‖, which is
+    `slope_bounds` of the sample. `norm_is_l1` says in which norm; with several scores it is that of φ' too.
+    """
+
+    loss: Any
+    features: NDArray[Any]
+    targets: NDArray[Any]
+    offsets: NDArray[np.int64]
+    l2_penalties: NDArray[Any]
+    slope_bounds: NDArray[Any]
+    norm_is_l1: bool
+
+
 class AnchorTerm(NamedTuple):
     """ℒ_i(θ) = ½‖θ − anchor_i‖²: model propagation."""
 
@@ -96,6 +112,52 @@ def copy_into(target, source):
     """target[:] = source for vectors of equal length, without the checks that slow compilation down."""
     for d in range(target.shape[0]):
         target[d] = source[d]
+
+
+def clip_slopes(term, start, stop, slopes):
+    """Bound the slopes of these samples where the term says so."""
+    raise NotImplementedError("compiled code only")
+
+
+# No reordering here: a slope that is not a number must come out as one that is bounded.
+@overload(clip_slopes)
+def _compile_clipping(term, start, stop, slopes):
+    if term.instance_class is not ClippedTerm:
+        return lambda term, start, stop, slopes: None
+
+    def clip_each(term, start, stop, slopes):
+        for k in range(stop - start):
+            bound = term.slope_bounds[start + k]
+            slope = slopes[k]
+            slope = slope if slope <= bound else bound
+            slopes[k] = slope if slope >= -bound else -bound
+
+    return clip_each
+
+
+def clip_outer(term, row, slopes):
+    """Scale the slopes of one sample down to its bound where the term says so."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(clip_outer)
+def _compile_outer_clipping(term, row, slopes):
+    if term.instance_class is not ClippedTerm:
+        return lambda term, row, slopes: None
+
+    def scale_down(term, row, slopes):
+        length = 0.0
+        for k in range(slopes.shape[0]):
+            length += abs(slopes[k]) if term.norm_is_l1 else slopes[k] * slopes[k]
+        length = length if term.norm_is_l1 else np.sqrt(length)
+        bound = term.slope_bounds[row]
+        if not length <= bound:
+            # Not a number: nothing of this sample.
+            share = bound / length if length < np.inf else 0.0
+            for k in range(slopes.shape[0]):
+                slopes[k] = slopes[k] * share if share > 0 else 0.0
+
+    return scale_down
 
 
 def add_local_gradient(term, agent, model, gradient, scores, ahead):
@@ -166,6 +228,7 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, ahead):
         edge += edges_a_batch
         for k in range(end - start):
             scores[k] = loss_slope(term.loss, scores[k], term.targets[start + k])
+        clip_slopes(term, start, end, scores)
         add_rows(term.features, start, end, scores, gradient, middle, reach * size)
         start = end
 
@@ -250,6 +313,7 @@ def sum_of_outer_gradients(term, start, stop, model, gradient):
                 score += x[d] * model[k * n_features + d]
             scores[k] = score
         loss_slopes(loss, scores, targets[row], slopes)
+        clip_outer(term, row, slopes)
         for k in range(outputs):
             for d in range(n_features):
                 gradient[k * n_features + d] += slopes[k] * x[d]

@@ -45,12 +45,18 @@ class LocalObjective:
 
     def gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
         """∇ℒ_i(θ)."""
-        scores = self._scores(model)
-        slopes = np.empty_like(scores)
-        for score, target, out in zip(scores, self.targets, slopes, strict=True):
-            sample_slopes(self.loss, score, target, out)
-        data_term = slopes.T @ self.features / max(len(scores), 1)
-        return data_term.ravel() + 2 * self.l2_penalty * model
+        slopes = self._slopes(model)
+        data_term = slopes.T @ self.features / max(len(slopes), 1)
+        return data_term.ravel() + self.penalty_gradient(model)
+
+    def penalty_gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        """The part of ∇ℒ_i(θ) that no data is in: 2λθ."""
+        return 2 * self.l2_penalty * model
+
+    def point_gradients(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        """∇ℓ(θ; x_k, y_k), one row per sample."""
+        slopes = self._slopes(model)
+        return (slopes[:, :, None] * self.features[:, None, :]).reshape(len(slopes), -1)
 
     @property
     def smoothness(self) -> float:
@@ -58,6 +64,13 @@ class LocalObjective:
         samples = len(self.features)
         largest = np.linalg.norm(self.features, ord=2) ** 2 / samples if samples else 0.0
         return float(self.loss.curvature * largest + 2 * self.l2_penalty)
+
+    def _slopes(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        scores = self._scores(model)
+        slopes = np.empty_like(scores)
+        for score, target, out in zip(scores, self.targets, slopes, strict=True):
+            sample_slopes(self.loss, score, target, out)
+        return slopes
 
     def _scores(self, model: NDArray[Any]) -> NDArray[np.float64]:
         return self.features @ np.asarray(model, dtype=np.float64).reshape(self.loss.outputs, -1).T

@@ -101,6 +101,45 @@ class Logistic(NamedTuple):
         return "accuracy"
 
 
+class CappedLogistic(NamedTuple):
+    """The logistic loss, continued as the line log(2) − y·s/2 on the wrong side of the separator.
+
+    It stays convex, and one point's slope is at most ½: half the noise of the logistic loss.
+    """
+
+    def value(self, score: float, target: float) -> float:
+        margin = target * score
+        return math.log1p(math.exp(-max(margin, 0.0))) - 0.5 * min(margin, 0.0)
+
+    def slope(self, score: float, target: float) -> float:
+        return -target * min(sigmoid(-target * score), 0.5)
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    @property
+    def curvature(self) -> float:
+        return 0.25
+
+    def slope_bound(self, norm: Norm) -> float:
+        return 0.5
+
+    def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
+        return np.where(scores[:, 0] >= 0, 1, -1).astype(scores.dtype)
+
+    def valid_targets(self, targets: NDArray[Any]) -> NDArray[np.bool_]:
+        return np.abs(targets) == 1
+
+    @property
+    def expects(self) -> str:
+        return "-1 or +1"
+
+    @property
+    def metric(self) -> Literal["accuracy", "rmse"]:
+        return "accuracy"
+
+
 class Softmax(NamedTuple):
     """Multi-class cross-entropy −log softmax(s)_y for labels y in {0, …, classes − 1}."""
 
@@ -238,7 +277,7 @@ def public_smoothness(loss: Loss, feature_bound: float) -> float:
     return loss.curvature * feature_bound**2
 
 
-LOSS_NAMES = ("logistic", "softmax", "quadratic", "huber")
+LOSS_NAMES = ("logistic", "capped_logistic", "softmax", "quadratic", "huber")
 
 
 def loss_by_name(name: str, *, classes: int = 2, width: float = 1.0) -> Loss:
@@ -246,6 +285,8 @@ def loss_by_name(name: str, *, classes: int = 2, width: float = 1.0) -> Loss:
     match name:
         case "logistic":
             return Logistic()
+        case "capped_logistic":
+            return CappedLogistic()
         case "softmax":
             return Softmax(classes)
         case "quadratic":

@@ -36,6 +36,8 @@ class Problem:
         largest m_i.
     smoothness: "exact" takes L_i^loc from the agent's data; "public" takes it from
         `feature_bound`, a bound on every ‖x‖₂, and looks at no data.
+    derived: what was computed from private data before there was a problem, such as features or
+        centres; every guarantee names it.
     """
 
     population: Population
@@ -46,6 +48,7 @@ class Problem:
     max_samples: int | None = None
     smoothness: Smoothness = "exact"
     feature_bound: float | None = None
+    derived: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_loss(self.loss)
@@ -70,6 +73,12 @@ class Problem:
     def dimension(self) -> int:
         """p: the coordinates of one model, outputs × features."""
         return self.loss.outputs * self.population.n_features
+
+    @property
+    def leaks(self) -> tuple[str, ...]:
+        """What tells of private data before anything is sent: it is outside every guarantee."""
+        source = self.graph.source
+        return ((f"the graph, built from {source.kind}",) if source.private else ()) + self.derived
 
     @cached_property
     def l2_penalties(self) -> NDArray[np.float64]:

@@ -45,12 +45,12 @@ def solve_local_models(
     models, shortfalls = everyone.zeros(), np.zeros(len(everyone.agents))
     for first in range(0, len(models), _AGENTS_AT_ONCE):
         part = slice(first, first + _AGENTS_AT_ONCE)
-        shortfalls[part] = _minimize_each(everyone.only(part), models[part], tolerance)
+        shortfalls[part] = minimize_each(everyone.only(part), models[part], tolerance)
     _refuse_unsolved(problem, everyone.agents, shortfalls, tolerance)
     return models
 
 
-def _minimize_each(
+def minimize_each(
     objectives: LocalObjectives, models: NDArray[np.float64], tolerance: float
 ) -> NDArray[np.float64]:
     """Moves the models from 0 to their minima; returns each gradient's norm relative to its first."""

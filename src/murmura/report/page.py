@@ -11,11 +11,11 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from murmura.files import write_whole
 from murmura.report.comparison import Comparison
 from murmura.report.plots import Picture
 from murmura.report.svg import inline_svg
 from murmura.report.theme import COLOURS, LABELS
-from murmura.results.trajectory import write_whole
 from murmura.results.tuning import TradeoffChoice
 
 NOT_PRIVATE = "Not differentially private: this run has privacy = none."

@@ -9,9 +9,9 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+from murmura.files import write_whole
 from murmura.report.plots import Picture
 from murmura.report.theme import FAINT, INK
-from murmura.results.trajectory import write_whole
 
 PIXELS_PER_INCH = 200  # of what is drawn as pixels inside
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -16,10 +16,13 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from murmura.errors import DataError, ResumeError
-from murmura.objective import Huber, Logistic, Loss, Quadratic, Softmax
+from murmura.files import write_whole
+from murmura.objective import CappedLogistic, Huber, Logistic, Loss, Quadratic, Softmax
+from murmura.privacy.guarantee import Guarantee
 
-BUILT_IN_LOSSES = {kind.__name__: kind for kind in (Logistic, Softmax, Quadratic, Huber)}
+BUILT_IN_LOSSES = {kind.__name__: kind for kind in (Logistic, CappedLogistic, Softmax, Quadratic, Huber)}
 FORMAT = 1
+OPTIONAL_ARRAYS = ("agent_metrics", "own_models", "own_metrics")
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,11 @@ RECORD_FIELDS = tuple(Record.__dataclass_fields__)
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One run of one method: its final models and its records."""
+    """One run of one method: its final models and its records.
+
+    In a private run `models` are what the agents released, for which `guarantee` holds; `own_models` are
+    what each agent made of them with its own data. Those are never sent, and no guarantee holds for them.
+    """
 
     method: str
     models: NDArray[Any]
@@ -57,6 +64,9 @@ class Trajectory:
     settings: Mapping[str, Any]
     stopped: str
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
+    own_models: NDArray[Any] | None = None
+    own_metrics: NDArray[np.float64] | None = None
+    guarantee: Guarantee | None = None
 
     def column(self, name: str) -> NDArray[Any]:
         """One field of all records, as an array."""
@@ -110,8 +120,9 @@ class Trajectory:
             [[getattr(record, name) for name in RECORD_FIELDS] for record in self.records], np.float64
         )
         arrays["agent_names"] = np.array(list(self.agent_names), dtype=np.str_)
-        if self.agent_metrics is not None:
-            arrays["agent_metrics"] = self.agent_metrics
+        for name in OPTIONAL_ARRAYS:
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
         about = {
             "format": FORMAT,
             "method": self.method,
@@ -119,6 +130,7 @@ class Trajectory:
             "problem_fingerprint": self.problem_fingerprint,
             "settings": dict(self.settings),
             "stopped": self.stopped,
+            "guarantee": None if self.guarantee is None else asdict(self.guarantee),
         }
         arrays["about"] = np.array(json.dumps(about))
         write_whole(path, lambda part: _save_arrays(part, arrays))
@@ -147,10 +159,11 @@ class Trajectory:
             loss=loss or _built_in_loss(*about["loss"]),
             agent_names=tuple(arrays["agent_names"].tolist()),
             updates=arrays["updates"],
-            agent_metrics=arrays.get("agent_metrics"),
+            **{name: arrays.get(name) for name in OPTIONAL_ARRAYS},
             problem_fingerprint=about["problem_fingerprint"],
             settings=about["settings"],
             stopped=about["stopped"],
+            guarantee=_guarantee(about.get("guarantee")),
             state={k.removeprefix("state_"): v for k, v in arrays.items() if k.startswith("state_")},
         )
 
@@ -166,6 +179,13 @@ def _built_in_loss(name: str, parameters: list[Any]) -> Loss:
     return BUILT_IN_LOSSES[name](*parameters)
 
 
+def _guarantee(fields: dict[str, Any] | None) -> Guarantee | None:
+    if fields is None:
+        return None
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+    return Guarantee(**values)
+
+
 def _plain(number: Any) -> Any:
     """A NumPy number as Python's own, for JSON."""
     return number.item() if isinstance(number, np.generic) else number
@@ -174,15 +194,3 @@ def _plain(number: Any) -> Any:
 def _save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
-
-
-def write_whole(path: str | os.PathLike[str], write: Any) -> None:
-    """Write to a file beside it first, so that an interrupted write leaves the old one as it was."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    try:
-        write(part)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)

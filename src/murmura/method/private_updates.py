@@ -1,0 +1,98 @@
+"""Private coordinate descent, Eq. (6): how much each agent may give away, and what a private run refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmura.errors import PrivacyError
+from murmura.objective import Problem
+from murmura.privacy.allocation import uniform
+from murmura.privacy.budget import Budget
+from murmura.privacy.guarantee import Guarantee
+from murmura.privacy.noise_plan import MechanismName, NoisePlan, plan_noise
+
+
+@dataclass(frozen=True)
+class PrivateUpdates:
+    """A budget for `updates` releases of a noisy mean gradient.
+
+    budgets: (ε, δ), one for all agents or one each.
+    clip: bound on the gradient of one sample, in L2 for Gaussian and K-norm noise, in L1 for Laplace.
+    costs: how the budget is spread, as relative ε of each update (murmura.privacy.allocation); evenly
+    if left out.
+    """
+
+    budgets: Budget | Sequence[Budget]
+    updates: int
+    clip: float
+    mechanism: MechanismName = "gaussian"
+    accountant: str = "gdp"
+    costs: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.costs is not None and len(self.costs) != self.updates:
+            raise PrivacyError(
+                f"costs must have one number per update, got {len(self.costs)} for updates={self.updates}"
+            )
+
+    def plan(self, problem: Problem) -> NoisePlan:
+        """Everyone's events; refused where a step would tell of the data outside the plan."""
+        if problem.smoothness != "public":
+            raise PrivacyError(
+                "smoothness='exact' computes step sizes from the data, and a released step then tells of "
+                "them; give Problem smoothness='public' and feature_bound, a bound on every ‖x‖₂"
+            )
+        return plan_noise(
+            self.budgets,
+            problem.population.sample_counts,
+            self.clip,
+            uniform(self.updates) if self.costs is None else self.costs,
+            mechanism=self.mechanism,
+            accountant=self.accountant,
+            dimension=problem.dimension,
+        )
+
+    def guarantee(self, problem: Problem) -> Guarantee:
+        """What holds for everything that the agents send."""
+        plan = self.plan(problem)
+        epsilons, deltas = [b.epsilon for b in plan.budgets], [b.delta for b in plan.budgets]
+        return Guarantee(
+            mechanism=f"{plan.mechanism.name} noise on mean gradients clipped at {self.clip:g} a sample",
+            accountant=self.accountant,
+            epsilon=(min(epsilons), max(epsilons)),
+            delta=(min(deltas), max(deltas)),
+            leaks=problem.leaks,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PublicModels:
+    """Models to start from that tell nothing of anybody's data: known beforehand, or released by a gate."""
+
+    models: NDArray[Any]
+
+
+def tail_start(n_updates: int) -> int:
+    """The update from which on an agent's releases are averaged: the second half of them."""
+    return n_updates // 2
+
+
+def tail_noise_variances(problem: Problem, plan: NoisePlan) -> NDArray[np.float64]:
+    """Variance per coordinate that the noise leaves in each agent's tail average; public.
+
+    An update takes (1 − α) of the model along and adds α·μc_i times its noise, so that the noise of
+    update u counts α·μc_i·(1 − α)^(t − u) in model t. What comes back from neighbors is left out.
+    """
+    keep = (1 - problem.step_sizes)[:, None]
+    gains = (problem.step_sizes * problem.pulls)[:, None]
+    n_updates, first = plan.n_updates, tail_start(plan.n_updates)
+    updates = np.arange(n_updates)[None, :]
+    # Σ over t from max(u, first) to the last of keep^(t − u), a geometric series.
+    begin = np.maximum(updates, first) - updates
+    weights = gains * (keep**begin - keep ** (n_updates - updates)) / (1 - keep)
+    return ((weights * plan.noise_stds()) ** 2).sum(axis=1) / (n_updates - first) ** 2

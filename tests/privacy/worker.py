@@ -1,0 +1,100 @@
+"""One life of a real agent: open the ledger, send the last release again, go on until the plan is spent.
+
+It may be told to kill itself before the n-th line of code that it runs, in Murmura's privacy package or in
+this file: so a test can end it at every boundary between two steps without a word of it in the package.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from tests.privacy import bugs
+from tests.privacy.witness import frame
+
+import murmura.privacy
+from murmura.errors import BudgetSpent, LedgerError
+from murmura.privacy.budget import Budget
+from murmura.privacy.gate import Gate
+from murmura.privacy.grid import grid_for_mean
+from murmura.privacy.ledger import Ledger
+from murmura.privacy.ledger_file import NAME
+from murmura.privacy.mechanisms import Gaussian
+from murmura.privacy.noise import SecureNoise
+from murmura.privacy.plan import Plan
+
+BUDGET = Budget(1.0, 1e-5)
+SAMPLES, DIMENSION, CLIP = 10, 4, 1.0
+LEDGER_IN_USE = 3
+
+TRACED = (str(Path(murmura.privacy.__file__).parent), __file__)
+
+
+def plan(updates: int) -> Plan:
+    sensitivity = 2 * CLIP / SAMPLES
+    event = Gaussian(sensitivity, 1.0, grid_for_mean(sensitivity, SAMPLES))
+    return Plan.fitting(BUDGET, event, accountant="zcdp", updates=updates)
+
+
+def live(agent: int, folder: str, updates: int, pipe: int, kill_at: int | None, bug: str | None) -> int:
+    """The code with which the life ends, if it is let."""
+    mine = plan(updates)  # before the first line that counts: it is the same in every life
+    if kill_at is not None:
+        _die_at_line(kill_at)
+    try:
+        _live(agent, folder, mine, pipe, bugs.BUGS[bug]())
+    except LedgerError as error:
+        if "in use by another process" in str(error):
+            return LEDGER_IN_USE
+        raise
+    return 0
+
+
+def _live(agent: int, folder: str, mine: Plan, pipe: int, bug: bugs.Bug) -> None:
+    points = np.random.default_rng(0).normal(size=(SAMPLES, DIMENSION))  # the same for all agents
+    ledger = _ledger(Path(folder), str(agent))
+    gate = Gate(mine, ledger, SecureNoise(), start=np.zeros(DIMENSION))
+    last = gate.last_release()
+    if last is not None:
+        os.write(pipe, frame(agent, bug.payload_after_crash(last)))
+    while True:
+        try:
+            gate.prepare(DIMENSION)
+            release = gate.release_mean(points, CLIP, lambda noisy, released: released - 0.1 * noisy)
+        except BudgetSpent:
+            ledger.close()
+            return
+        os.write(pipe, frame(agent, release.payload))
+        bug.after_send()
+
+
+def _ledger(folder: Path, agent: str) -> Ledger:
+    """The agent's ledger; a new one if a crash came before it had any."""
+    if (folder / NAME).is_file():
+        try:
+            return Ledger.open(folder, agent)
+        except LedgerError as error:
+            if "never finished" not in str(error):
+                raise
+    return Ledger.create(folder, agent)
+
+
+def _die_at_line(kill_at: int) -> None:
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if not frame.f_code.co_filename.startswith(TRACED):
+            return None
+        if event == "line":
+            lines += 1
+            if lines == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)

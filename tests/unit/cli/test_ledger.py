@@ -1,0 +1,141 @@
+"""`murmura ledger show`: what was spent, and a code of 1 for anything that cannot be trusted."""
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from murmura.cli import ledger as command
+from murmura.errors import LedgerError
+from murmura.privacy.budget import Budget
+from murmura.privacy.entries import Entry
+from murmura.privacy.filters import PureFilter
+from murmura.privacy.gate import Gate
+from murmura.privacy.grid import grid_for_mean
+from murmura.privacy.ledger import Ledger
+from murmura.privacy.ledger_file import NAME
+from murmura.privacy.mechanisms import Gaussian, Laplace
+from murmura.privacy.noise import SecureNoise
+from murmura.privacy.plan import Plan
+from murmura.privacy.spending import Policy
+
+POINTS = np.ones((4, 2))
+GAUSSIAN = Gaussian(0.5, 1.0, grid_for_mean(0.5, 4))
+PLAN = Plan.fitting(Budget(1.0, 1e-5), GAUSSIAN, accountant="zcdp", updates=30)
+
+app = typer.Typer()
+app.add_typer(command.ledger, name="ledger")
+
+
+def show(*arguments):
+    return CliRunner().invoke(app, ["ledger", "show", *map(str, arguments)])
+
+
+def spend(folder, agent, releases, policy: Policy = PLAN, event=None):
+    with Ledger.create(folder, agent) as ledger:
+        gate = Gate(policy, ledger, SecureNoise())
+        for _ in range(releases):
+            gate.release_mean(POINTS, 1.0, event=event)
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    monkeypatch.setattr(command.RESULTS, "_width", 200)
+
+
+def test_one_agent(tmp_path):
+    spend(tmp_path, "anna", 3)
+    shown = show(tmp_path)
+    assert shown.exit_code == 0, shown.output
+    assert "agent anna" in shown.output
+    spent = PLAN.epsilon_spent(3)
+    assert f"intact  spent ε = {spent:.4g} of 1 at δ = 1e-05 on 3 events" in shown.output
+    assert "a plan of 30, accounted by zcdp" in shown.output
+    rows = re.findall(r"^ +(\d) +\S+T\S+ +gaussian +0.5 +(\S+) +32 +(\S+)$", shown.output, re.MULTILINE)
+    noise = f"{PLAN.events[0].noise_std:.4g}"
+    assert rows == [(str(k), noise, f"{PLAN.epsilon_spent(k):.4g}") for k in (1, 2, 3)]
+
+
+def test_many_agents_and_json(tmp_path):
+    spend(tmp_path / "a", "anna", 25)
+    laplace = Laplace(0.5, 10.0, GAUSSIAN.grid)
+    spend(tmp_path / "b" / "deep", "bob", 2, PureFilter(Budget(1.0)), laplace)
+    Ledger.create(tmp_path / "c", "cleo").close()
+    file = tmp_path / "shown.json"
+    shown = show(tmp_path, "--json", file)
+    assert shown.exit_code == 0, shown.output
+    assert "5 earlier ones" in shown.output
+    assert "nothing is granted yet" in shown.output
+    assert "under a pure filter" in shown.output
+    anna, bob, cleo = json.loads(file.read_text())["ledgers"]
+    assert (anna["agent"], anna["intact"], anna["problems"], len(anna["entries"])) == ("anna", True, [], 25)
+    assert anna["epsilon_spent"] == anna["entries"][-1]["epsilon_so_far"] == PLAN.epsilon_spent(25)
+    assert [entry["number"] for entry in anna["entries"]] == list(range(1, 26))
+    assert [entry["epsilon_so_far"] for entry in bob["entries"]] == pytest.approx([0.05, 0.1])
+    assert bob["entries"][0]["mechanism"] == "laplace"
+    assert bob["entries"][0]["noise_scale"] == 10.0
+    assert (cleo["epsilon_spent"], cleo["epsilon"], cleo["entries"]) == (0.0, None, [])
+
+
+def test_a_lost_event_is_named(tmp_path):
+    with Ledger.create(tmp_path, "anna") as ledger, pytest.raises(ZeroDivisionError):
+        Gate(PLAN, ledger, SecureNoise()).release_mean(POINTS, 1.0, lambda noisy, released: 1 / 0)
+    shown = show(tmp_path)
+    assert "1 of them lost without a release" in shown.output
+    assert shown.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("DELETE FROM entry WHERE number = 2", "entry 2 is missing"),
+        ("UPDATE entry SET payload = x'00' WHERE number = 3", "entry 3 is not what was written"),
+        ("DELETE FROM entry WHERE number = 3", "the account counts 3 entries, the last one is 2"),
+        ("DROP TABLE account", "cannot be used"),
+    ],
+)
+def test_damage_ends_with_code_1(tmp_path, damage, words):
+    spend(tmp_path / "a", "anna", 3)
+    spend(tmp_path / "b", "bob", 1)
+    with closing(sqlite3.connect(tmp_path / "a" / NAME)) as connection:
+        connection.execute(damage)
+        connection.commit()
+    shown = show(tmp_path, "--json", tmp_path / "shown.json")
+    assert shown.exit_code == 1
+    assert "DAMAGED" in shown.output
+    assert words in shown.output
+    assert "agent bob" in shown.output
+    anna, bob = json.loads((tmp_path / "shown.json").read_text())["ledgers"]
+    assert (anna["intact"], anna["epsilon_spent"], anna["entries"]) == (False, None, [])
+    assert words in anna["problems"][0]
+    assert bob["intact"]
+
+
+def test_entries_that_the_plan_does_not_allow_are_damage(tmp_path):
+    """The chain of seals is whole, as a faulty program would leave it; the plan is not kept."""
+    with Ledger.create(tmp_path, "anna") as ledger:
+        ledger.grant(PLAN.to_json())
+        ledger.record(Entry.now(1, PLAN.events[0].with_multiplier(0.1), b""))
+    shown = show(tmp_path)
+    assert shown.exit_code == 1
+    assert "not the first of its plan" in shown.output
+
+
+def test_an_agent_at_work_can_be_looked_at(tmp_path):
+    with Ledger.create(tmp_path, "anna") as ledger:
+        gate = Gate(PLAN, ledger, SecureNoise())
+        gate.release_mean(POINTS, 1.0)
+        assert "on 1 events" in show(tmp_path).output
+        gate.release_mean(POINTS, 1.0)
+        assert "on 2 events" in show(tmp_path).output
+
+
+def test_no_ledger_is_an_error(tmp_path):
+    shown = show(tmp_path)
+    assert shown.exit_code == 1
+    assert isinstance(shown.exception, LedgerError)

@@ -11,13 +11,13 @@ from murmura.engine.links import Direct, exchange, gather, has_room
 from murmura.engine.mail import Mail
 from murmura.engine.noise import PlannedNoise, Silence, add_noise, keep_release
 from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire
-from murmura.objective.kernels import REORDER, Ahead, AnchorTerm, DataTerm, add_local_gradient
+from murmura.objective.kernels import REORDER, Ahead, AnchorTerm, ClippedTerm, DataTerm, add_local_gradient
 
 
 class DescentRule(NamedTuple):
     """Local terms, network, α_i and μ·c_i of Eq. (4), everyone's model, and the noise of Eq. (6)."""
 
-    term: DataTerm | AnchorTerm
+    term: DataTerm | ClippedTerm | AnchorTerm
     network: Network
     link: Direct | Mail
     step_sizes: NDArray[Any]

@@ -25,6 +25,7 @@ class PlannedNoise(NamedTuple):
 
     kind: int
     multipliers: NDArray[np.float64]
+    n_before: int
     schedules: NDArray[np.int32]
     sensitivities: NDArray[np.float64]
     tail_start: int
@@ -36,7 +37,9 @@ def planned_noise(plan: NoisePlan | None, tail_sums: NDArray[np.float64] | None)
     if plan is None or tail_sums is None:
         return Silence()
     kind, start = KINDS[plan.mechanism.name], tail_start(plan.n_updates)
-    return PlannedNoise(kind, plan.multipliers, plan.schedules, plan.sensitivities, start, tail_sums)
+    return PlannedNoise(
+        kind, plan.multipliers, plan.n_before, plan.schedules, plan.sensitivities, start, tail_sums
+    )
 
 
 def tail_averages(
@@ -62,8 +65,9 @@ def _compile_noise(noise, agent, clocks, gradient, draws):  # noqa: ANN001, ANN2
     def add_planned(noise, agent, clocks, gradient, draws):  # noqa: ANN001, ANN202
         update, size = clocks.updates[agent], gradient.shape[0]
         scale = noise.multipliers[noise.schedules[agent], update] * noise.sensitivities[agent]
-        # Releases are numbered from 1.
-        draw_noise(noise.kind, clocks.seed, agent, update + 1, size, draws)
+        # Releases are numbered from 1; that of a start comes first.
+        number = noise.n_before + update + 1
+        draw_noise(noise.kind, clocks.seed, agent, number, size, draws)
         for d in range(size):
             gradient[d] += scale * draws[d]
 

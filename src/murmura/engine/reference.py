@@ -161,9 +161,10 @@ class ReferenceEngine:
         plan = None if noise is None else noise.plan_of(i)
         if noise is None or plan is None:
             return None
-        ledger = MemoryLedger(str(i))
-        if self._restored is not None:
-            replay(ledger, plan, int(self._restored.updates[i]), self._restored.models[i])
+        ledger, state = MemoryLedger(str(i)), self._restored
+        done = 0 if state is None else int(state.updates[i])
+        released = self._descent.start[i] if state is None else state.models[i]
+        replay(ledger, plan, noise.n_before + done, released)
         gate = Gate(plan, ledger, SimulatedNoise(int(self._seed), i), start=self._descent.start[i])
         return Shelter(gate, term, noise.clip)
 

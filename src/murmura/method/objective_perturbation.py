@@ -34,7 +34,7 @@ from murmura.method.output_perturbation import (
     point_gradient_bound,
     solved_within,
 )
-from murmura.method.released import Budgets, Released, gaussian_events, release_normals
+from murmura.method.released import Budgets, Released, release_normals, whole_budget
 from murmura.objective import Loss, Problem
 from murmura.privacy.budget import Budget
 
@@ -64,14 +64,11 @@ class ObjectivePerturbation:
         largest = point_gradient_bound(task, self.feature_bound)
         counts = problem.population.sample_counts
         tilt_scales = self._tilt_scales(task, largest, budgets)
-        solver_events = gaussian_events(
-            tuple(_share(budget, SOLVER_BUDGET_SHARE) for budget in budgets),
-            np.full(task.n_agents, SOLVER_SHARE * largest / self.l2),
-        )
+        solver_budgets = tuple(_share(budget, SOLVER_BUDGET_SHARE) for budget in budgets)
+        solver_scales = whole_budget(solver_budgets) * (SOLVER_SHARE * largest / self.l2)
         # Tilts and the noise on the result come from one draw, so that they are independent.
         draws = release_normals(noise_seed, task.n_agents, 2 * task.dimension)
         tilts = tilt_scales[:, None] * draws[:, : task.dimension]
-        solver_scales = np.array([event.scale for event in solver_events])
         models = solved_within(task, tilts, SOLVER_SHARE * largest)
         models += solver_scales[:, None] * draws[:, task.dimension :]
         has_points = counts > 0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from murmura.data import Population
 from murmura.errors import PrivacyError
-from murmura.method.released import Budgets, Released, gaussian_events, released_with_noise
+from murmura.method.released import Budgets, Released, released_with_noise, whole_budget
 from murmura.objective import Loss, Problem, gradient_bound
 from murmura.objective.finish import AnchoredLocalObjectives
 from murmura.objective.solitary import minimize_each
@@ -43,12 +43,22 @@ class OutputPerturbation:
     accountant = "gdp"
 
     def release(self, problem: Problem, budgets: Budgets, noise_seed: int) -> Released:
+        """Everyone's model, for its whole budget."""
+        return self.release_with(problem, whole_budget(budgets), noise_seed)
+
+    def release_with(self, problem: Problem, multipliers: NDArray[np.float64], noise_seed: int) -> Released:
+        """Everyone's model, with noise of so many times its sensitivity."""
         task = bounded_problem(problem, self.loss, self.l2, self.feature_bound)
-        counts = problem.population.sample_counts
         largest = point_gradient_bound(task, self.feature_bound)
-        sensitivities = largest * (1 / np.maximum(counts, 1) + SOLVER_SHARE) / self.l2
         models = solved_within(task, np.zeros((task.n_agents, task.dimension)), SOLVER_SHARE * largest)
-        return released_with_noise(models, counts, gaussian_events(budgets, sensitivities), noise_seed)
+        counts = problem.population.sample_counts
+        return released_with_noise(models, counts, self.sensitivities(problem), multipliers, noise_seed)
+
+    def sensitivities(self, problem: Problem) -> NDArray[np.float64]:
+        """How far each agent's model may move when one of its points is replaced."""
+        largest = point_gradient_bound(problem, self.feature_bound, self.loss)
+        counts = np.maximum(problem.population.sample_counts, 1)
+        return largest * (1 / counts + SOLVER_SHARE) / self.l2
 
 
 def bounded_problem(problem: Problem, loss: Loss | None, l2: float, feature_bound: float) -> Problem:
@@ -74,12 +84,13 @@ def bounded_problem(problem: Problem, loss: Loss | None, l2: float, feature_boun
     return Problem(bounded, problem.graph, loss or problem.loss, l2=float(l2))
 
 
-def point_gradient_bound(task: Problem, feature_bound: float) -> float:
-    """C: the largest L2 norm of one point's gradient."""
-    largest = gradient_bound(task.loss, feature_bound, "l2")
+def point_gradient_bound(problem: Problem, feature_bound: float, loss: Loss | None = None) -> float:
+    """C: the largest L2 norm of one point's gradient, under the loss that is given or that of the problem."""
+    loss = loss or problem.loss
+    largest = gradient_bound(loss, feature_bound, "l2")
     if math.isinf(largest):
         raise PrivacyError(
-            f"one point's gradient has no bound under {task.loss!r}, so that no noise hides it; "
+            f"one point's gradient has no bound under {loss!r}, so that no noise hides it; "
             "use Huber or CappedLogistic"
         )
     return largest

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murmura.errors import PrivacyError
-from murmura.method.released import Budgets, Released, gaussian_events, released_with_noise
+from murmura.method.released import Budgets, Released, released_with_noise, whole_budget
 from murmura.objective import Problem
 from murmura.privacy.grid import clip_rows
 
@@ -26,14 +26,16 @@ class PointMean:
     accountant = "gdp"
 
     def release(self, problem: Problem, budgets: Budgets, noise_seed: int) -> Released:
+        """Everyone's mean, for its whole budget."""
         if problem.loss.outputs != 1 or problem.loss.metric != "accuracy":
             raise PrivacyError(
                 f"the mean of y·x is for two classes -1 and +1, got loss={problem.loss!r}; "
                 "release a model instead (OutputPerturbation)"
             )
         counts = problem.population.sample_counts
-        events = gaussian_events(budgets, 2 / np.maximum(counts, 1))
-        return released_with_noise(_mean_directions(problem), counts, events, noise_seed)
+        sensitivities = 2 / np.maximum(counts, 1)
+        means = _mean_directions(problem)
+        return released_with_noise(means, counts, sensitivities, whole_budget(budgets), noise_seed)
 
 
 def signal_power(dimension: int) -> float:

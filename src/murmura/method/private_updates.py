@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murmura.errors import PrivacyError
+from murmura.method.output_perturbation import OutputPerturbation
 from murmura.objective import Problem
 from murmura.privacy.allocation import uniform
 from murmura.privacy.budget import Budget
@@ -40,26 +41,33 @@ class PrivateUpdates:
                 f"costs must have one number per update, got {len(self.costs)} for updates={self.updates}"
             )
 
-    def plan(self, problem: Problem) -> NoisePlan:
-        """Everyone's events; refused where a step would tell of the data outside the plan."""
+    def plan(self, problem: Problem, start: WarmStart | None = None) -> NoisePlan:
+        """Everyone's events, that of a released start included; no step may tell of the data otherwise."""
         if problem.smoothness != "public":
             raise PrivacyError(
                 "smoothness='exact' computes step sizes from the data, and a released step then tells of "
                 "them; give Problem smoothness='public' and feature_bound, a bound on every ‖x‖₂"
             )
+        costs = tuple(uniform(self.updates) if self.costs is None else self.costs)
+        if start is not None and self.mechanism != "gaussian":
+            raise PrivacyError(
+                f"mechanism={self.mechanism!r}: a warm start is released with normal noise, and one plan "
+                "covers both; use mechanism='gaussian', or start from 'zeros'"
+            )
         return plan_noise(
             self.budgets,
             problem.population.sample_counts,
             self.clip,
-            uniform(self.updates) if self.costs is None else self.costs,
+            costs if start is None else (start.cost, *costs),
             mechanism=self.mechanism,
             accountant=self.accountant,
             dimension=problem.dimension,
+            start_sensitivities=None if start is None else start.kind.sensitivities(problem),
         )
 
-    def guarantee(self, problem: Problem) -> Guarantee:
+    def guarantee(self, problem: Problem, start: WarmStart | None = None) -> Guarantee:
         """What holds for everything that the agents send."""
-        plan = self.plan(problem)
+        plan = self.plan(problem, start)
         epsilons, deltas = [b.epsilon for b in plan.budgets], [b.delta for b in plan.budgets]
         return Guarantee(
             mechanism=f"{plan.mechanism.name} noise on mean gradients clipped at {self.clip:g} a sample",
@@ -68,6 +76,19 @@ class PrivateUpdates:
             delta=(min(deltas), max(deltas)),
             leaks=problem.leaks,
         )
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Everyone's local model, released as the first event of its plan; the descent starts from it.
+
+    cost: its relative ε, where an update costs 1 unless `PrivateUpdates.costs` says otherwise.
+    noise_seed: of the simulated noise.
+    """
+
+    kind: OutputPerturbation
+    cost: float = 1.0
+    noise_seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,27 +54,28 @@ def budget_of_each(problem: Problem, budgets: Budget | Sequence[Budget]) -> Budg
     return each
 
 
-def gaussian_events(budgets: Budgets, sensitivities: NDArray[np.float64]) -> tuple[Gaussian, ...]:
-    """Normal noise that spends each agent's whole budget at once; one calibration per distinct budget."""
+def whole_budget(budgets: Budgets) -> NDArray[np.float64]:
+    """Noise multipliers that spend each agent's whole budget at once; one calibration per distinct budget."""
     multipliers = {budget: release_multiplier(budget) for budget in set(budgets)}
-    return tuple(
-        Gaussian(sensitivity, sensitivity * multipliers[budget])
-        for budget, sensitivity in zip(budgets, sensitivities.tolist(), strict=True)
-    )
+    return np.array([multipliers[budget] for budget in budgets])
 
 
 def released_with_noise(
-    vectors: NDArray[np.float64], counts: NDArray[np.int64], events: Sequence[Gaussian], noise_seed: int
+    vectors: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    sensitivities: NDArray[np.float64],
+    multipliers: NDArray[np.float64],
+    noise_seed: int,
 ) -> Released:
-    """Adds each event's noise to its agent's vector; simulated, so that the seed can subtract it again.
+    """Adds normal noise to each agent's vector; simulated, so that the seed can subtract it again.
 
     The sampling variance is bounded by that of m_i independent terms of which each moves the vector
     by at most half of the sensitivity Δ_i: m_i·Δ_i²/4 in all coordinates together.
     """
     has_points = counts > 0
     dimension = vectors.shape[1]
-    scales = np.array([event.scale for event in events])
-    sensitivities = np.array([event.sensitivity for event in events])
+    scales = multipliers * sensitivities
+    events = (Gaussian(*pair) for pair in zip(sensitivities.tolist(), scales.tolist(), strict=True))
     noise = scales[:, None] * release_normals(noise_seed, *vectors.shape)
     return Released(
         np.where(has_points[:, None], vectors + noise, 0.0),

@@ -31,6 +31,7 @@ class NoisePlan:
     clip: bound on the gradient of one point, in the norm of the mechanism.
     schedules[i]: which row of unit events is agent i's; sensitivities[i]: 2·clip/m_i, and 0 for an agent
     without points, whose messages tell nothing of any.
+    start_sensitivities: where the start itself is released, as the first event, how far it may move.
     """
 
     clip: float
@@ -39,10 +40,16 @@ class NoisePlan:
     unit_events: tuple[tuple[Mechanism, ...], ...]
     schedules: NDArray[np.int32]
     sensitivities: NDArray[np.float64]
+    start_sensitivities: NDArray[np.float64] | None = None
+
+    @property
+    def n_before(self) -> int:
+        """Events that are spent before the first update."""
+        return 0 if self.start_sensitivities is None else 1
 
     @property
     def n_updates(self) -> int:
-        return len(self.unit_events[0])
+        return len(self.unit_events[0]) - self.n_before
 
     @property
     def mechanism(self) -> Mechanism:
@@ -52,11 +59,20 @@ class NoisePlan:
     @property
     def multipliers(self) -> NDArray[np.float64]:
         """Noise for a sensitivity of 1: one row per schedule, one column per update."""
+        return self._all_multipliers[:, self.n_before :]
+
+    @property
+    def start_multipliers(self) -> NDArray[np.float64]:
+        """Noise for a start of sensitivity 1, by agent."""
+        return self._all_multipliers[self.schedules, 0]
+
+    @property
+    def _all_multipliers(self) -> NDArray[np.float64]:
         return np.array([[event.multiplier for event in events] for events in self.unit_events])
 
     def noise_stds(self) -> NDArray[np.float64]:
         """Standard deviation of one coordinate of the noisy mean gradient, by agent and update."""
-        units = np.array([[event.noise_std for event in events] for events in self.unit_events])
+        units = np.array([[e.noise_std for e in events[self.n_before :]] for events in self.unit_events])
         return units[self.schedules] * self.sensitivities[:, None]
 
     def plan_of(self, agent: int) -> Plan | None:
@@ -65,7 +81,11 @@ class NoisePlan:
         if sensitivity == 0:
             return None
         schedule = int(self.schedules[agent])
-        return _scaled_plan(self.budgets[schedule], self.accountant, self.unit_events[schedule], sensitivity)
+        starts = self.start_sensitivities
+        start = None if starts is None else float(starts[agent])
+        return _scaled_plan(
+            self.budgets[schedule], self.accountant, self.unit_events[schedule], sensitivity, start
+        )
 
 
 def plan_noise(
@@ -77,8 +97,12 @@ def plan_noise(
     mechanism: MechanismName = "gaussian",
     accountant: str = "gdp",
     dimension: int,
+    start_sensitivities: NDArray[np.float64] | None = None,
 ) -> NoisePlan:
-    """The least noise that the budgets allow for updates of these relative costs."""
+    """The least noise that the budgets allow for events of these relative costs.
+
+    With `start_sensitivities` the first event is the release of the start, the others are updates.
+    """
     if not (np.isfinite(clip) and clip > 0):
         raise PrivacyError(f"clip must be positive and finite, got clip={clip!r}")
     distinct, schedules = _distinct(budgets, len(sample_counts))
@@ -90,6 +114,7 @@ def plan_noise(
         tuple(calibrate(budget, unit, accountant, costs=tuple(costs)) for budget in distinct),
         schedules,
         np.where(sample_counts > 0, 2 * clip / np.maximum(sample_counts, 1), 0.0),
+        start_sensitivities,
     )
 
 
@@ -117,10 +142,14 @@ def _distinct(
 
 
 @lru_cache(maxsize=4096)
-def _scaled_plan(budget: Budget, accountant: str, units: tuple[Mechanism, ...], sensitivity: float) -> Plan:
-    """The unit events for another sensitivity; agents with as many points share it."""
+def _scaled_plan(
+    budget: Budget, accountant: str, units: tuple[Mechanism, ...], sensitivity: float, start: float | None
+) -> Plan:
+    """The unit events for other sensitivities; agents with as many points share it."""
+    before = [] if start is None else [start]
+    sensitivities = before + [sensitivity] * (len(units) - len(before))
     events = (
-        dataclasses.replace(unit, sensitivity=sensitivity, scale=unit.multiplier * sensitivity)
-        for unit in units
+        dataclasses.replace(unit, sensitivity=value, scale=unit.multiplier * value)
+        for unit, value in zip(units, sensitivities, strict=True)
     )
     return Plan(budget, accountant, tuple(events))

@@ -23,8 +23,9 @@ from murmura.engine.schedule import time_of_tick
 from murmura.engine.state import first_ticks
 from murmura.engine.sweeps import choose_threads
 from murmura.errors import MurmuraError
-from murmura.method import CoordinateDescent
+from murmura.method import CoordinateDescent, PrivateUpdates
 from murmura.objective.kernels import REORDER
+from murmura.privacy.budget import Budget
 from murmura.randomness.clocks import NEVER
 
 REPEATS = 5
@@ -85,13 +86,21 @@ def make_engine(descent, table, limit: int, threads: int) -> CpuEngine:
     return CpuEngine(descent, table, SEED, limit, ideal=True, threads=threads)
 
 
-def compile_everything(threads: int) -> None:
+def private_descent(problem, updates: int):
+    """Eq. (6) with so many updates; what the budget is makes no difference to its speed."""
+    privacy = PrivateUpdates(Budget(1.0, 1e-5), updates, clip=1.0)
+    return CoordinateDescent(privacy=privacy).prepare(problem)
+
+
+def compile_everything(threads: int, *, private: bool = False) -> None:
     """Run once on a toy problem, so that no measurement includes compilation."""
     problem = benchmark_problem(64, 4, 4)
-    descent = CoordinateDescent().prepare(problem)
+    descents = [CoordinateDescent().prepare(problem)]
+    if private:
+        descents.append(private_descent(problem, 2))
     table = Conditions().table(64)
-    for count in {1, threads}:
-        make_engine(descent, table, 2, count).advance(NEVER - 1)
+    for descent in descents:
+        make_engine(descent, table, 2, threads).advance(NEVER - 1)
     time_of_tick(10, table, SEED, NEVER, *first_clocks(table, 64))
 
 
@@ -110,18 +119,15 @@ def updates_per_second(descent, table, limit: int, until: int, threads: int) -> 
     return float(np.median(rates))
 
 
-def numpy_updates_per_second(problem, table, ticks: int) -> tuple[float, int]:
-    """The NumPy loop on the first `ticks` wake-ups in their order, and the time of the last one."""
-    clocks = first_clocks(table, problem.n_agents)
-    until = time_of_tick(ticks, table, SEED, NEVER, *clocks)
-    wakers = wake_order(table, *clocks, until)
+def numpy_updates_per_second(wakers, problem) -> float:
+    """The NumPy loop on these wake-ups in their order: median of several runs."""
     rates = []
     for _ in range(REPEATS):
         models = np.zeros((problem.n_agents, problem.dimension), np.float32)
         started = time.perf_counter()
         numpy_loop(wakers, problem, models)
         rates.append(wakers.size / (time.perf_counter() - started))
-    return float(np.median(rates)), until
+    return float(np.median(rates))
 
 
 def wake_order(table, next_ticks, updates, until: int):
@@ -142,7 +148,9 @@ def one_thread_rates(agents: int, dimension: int, degree: int) -> tuple[float, f
     compile_everything(1)
     problem = benchmark_problem(agents, dimension, degree)
     table = Conditions().table(agents)
-    numpy_rate, until = numpy_updates_per_second(problem, table, min(agents, 50_000))
+    clocks = first_clocks(table, agents)
+    until = time_of_tick(agents, table, SEED, NEVER, *clocks)
+    numpy_rate = numpy_updates_per_second(wake_order(table, *clocks, until), problem)
     descent = CoordinateDescent().prepare(problem)
     return numpy_rate, updates_per_second(descent, table, NEVER, until, 1)
 
@@ -153,7 +161,7 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
         one_thread_rates, agents, dimension, degree, environment=ONE_THREAD
     )
     threads = choose_threads(threads, agents)
-    compile_everything(threads)
+    compile_everything(threads, private=True)
     problem = benchmark_problem(agents, dimension, degree)
     descent = CoordinateDescent().prepare(problem)
     table = Conditions().table(agents)
@@ -164,6 +172,7 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
     machine = machine_bandwidth(problem.population.features.reshape(-1), threads)
     rate = updates_per_second(descent, table, limit, NEVER - 1, threads)
     machine = max(machine, machine_bandwidth(problem.population.features.reshape(-1), threads))
+    private_rate = updates_per_second(private_descent(problem, limit), table, limit, NEVER - 1, threads)
     return {
         "agents": agents,
         "dimension": dimension,
@@ -177,4 +186,6 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
         "numpy_ratio": one_thread_rate / numpy_rate,
         "numpy_updates_per_second": numpy_rate,
         "one_thread_updates_per_second": one_thread_rate,
+        "private_updates_per_second": private_rate,
+        "private_cost_ratio": rate / private_rate,
     }

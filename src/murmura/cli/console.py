@@ -109,7 +109,7 @@ def results_table(comparison: Comparison) -> Table:
         table.add_column(heading, justify="right")
     for row in comparison.rows:
         table.add_row(
-            row.method,
+            row.name,
             f"{row.metric:.4f}" if comparison.is_tested else "–",
             f"{row.metric_sd:.4f}" if comparison.is_tested else "–",
             f"{row.objective:,.4f}",

@@ -13,8 +13,9 @@ from murmura.cli.output import say_where, write_report
 from murmura.data import LinearTask, linear_classification
 from murmura.engine.run import simulate
 from murmura.graph import angular_graph
-from murmura.method import CoordinateDescent, Global, Local, ModelPropagation
+from murmura.method import CoordinateDescent, Global, Local, ModelPropagation, ReleaseOnce
 from murmura.objective import Problem
+from murmura.privacy.budget import Budget, default_delta
 from murmura.report import Comparison, Page
 from murmura.results.tuning import TradeoffChoice, choose_tradeoff
 
@@ -23,6 +24,9 @@ VALIDATION_INSTANCES = 5
 # Validation instances have seeds far from those that anyone compares: no instance is ever both.
 VALIDATION_SEEDS = 1_000_000
 UPDATES = 100
+# What an agent sends in the private run after its one release is post-processing, which costs nothing.
+EPSILON = 1.0
+PRIVATE_UPDATES = 50
 RECORD_EVERY = 0.25
 # Ten lines in a plane: two of them are at most 36° apart, which makes them neighbors. So there is an edge.
 FEWEST_AGENTS = 10
@@ -34,7 +38,7 @@ def demo(
     dimension: Annotated[int, typer.Option(min=2, help="How many features each sample has.")] = 20,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed is another population.")] = 0,
 ) -> None:
-    """See agents learn together: the paper's synthetic task, local against global against collaborative."""
+    """See agents learn alone, together, and together in private: the paper's synthetic task."""
     folder = output_folder(out)
     with step(f"choosing the trade-off on {VALIDATION_INSTANCES} validation instances"):
         choice = _choose_tradeoff(agents, dimension, seed)
@@ -58,7 +62,7 @@ def demo(
     )
     write_report(folder, page, seed, task.targets)
     RESULTS.print(results_table(comparison))
-    say_where(folder)
+    say_where(folder, comparison)
 
 
 def _instance(agents: int, dimension: int, seed: int) -> tuple[LinearTask, Problem]:
@@ -85,6 +89,10 @@ def _compare(task: LinearTask, problem: Problem, seed: int) -> Comparison:
         with progress_bar(words) as progress:
             ticks = UPDATES * problem.n_agents
             runs.append(simulate(problem, method, ticks=ticks, progress=progress, **options))
+    with progress_bar("learning privately: one release each, smoothed") as progress:
+        private = ReleaseOnce(Budget(EPSILON, default_delta(problem.sample_cap)), noise_seed=seed)
+        ticks = PRIVATE_UPDATES * problem.n_agents
+        runs.append(simulate(problem, private, ticks=ticks, progress=progress, **options))
     return Comparison.of(problem, *runs)
 
 
@@ -96,5 +104,5 @@ def _settings(agents: int, dimension: int, seed: int) -> dict[str, dict[str, Any
         "graph": {"kind": "angular", "from": "targets", "gamma": 0.1, "threshold": 0.01},
         "objective": {"loss": "logistic"},
         "method": {"name": "cd", "ticks": UPDATES * agents, "record_every": RECORD_EVERY, "start": "zeros"},
-        "privacy": {"kind": "none"},
+        "privacy": {"kind": "none", "private row": f"release_once, epsilon {EPSILON:g}"},
     }

@@ -9,20 +9,26 @@ from numpy.typing import NDArray
 
 from murmura.cli.console import say, step
 from murmura.cli.files import write_json
-from murmura.report import NOT_PRIVATE, Page, pictures, save_picture
+from murmura.report import NOT_PRIVATE, Comparison, Page, pictures, save_picture
 
 
 def write_report(folder: Path, page: Page, seed: int, targets: NDArray[np.float64] | None) -> None:
     """metrics.json, the pictures as files, and report.html, which is last: it is there when all is."""
     with step("drawing and writing the report"):
         drawn = pictures(page.comparison, targets)
-        about = {"privacy": "none", "version": page.version}
+        about = {"privacy": "dp" if page.comparison.guarantees else "none", "version": page.version}
         write_json(folder / "metrics.json", page.comparison.document(seed, **about))
         for picture in drawn:
             save_picture(picture, folder)
         page.write(folder / "report.html", drawn)
 
 
-def say_where(folder: Path) -> None:
-    """The end of every command with a report."""
-    say(f"{NOT_PRIVATE}\nThe report is {folder / 'report.html'}")
+def say_where(folder: Path, comparison: Comparison) -> None:
+    """The end of every command with a report: what is guaranteed, and where the rest is."""
+    for guarantee in comparison.guarantees.values():
+        say(f"\nprivate: {guarantee.explain()}")
+    if not comparison.guarantees:
+        say(NOT_PRIVATE)
+    elif len(comparison.guarantees) < len(comparison.runs):
+        say("The other rows are not differentially private.")
+    say(f"\nThe report is {folder / 'report.html'}")

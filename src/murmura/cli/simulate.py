@@ -54,7 +54,7 @@ def simulate(
     comparison = Comparison.of(experiment.problem, *_baselines(experiment, wanted=baselines), run)
     write_report(folder, _page(config, experiment, comparison), settings.seed, experiment.samples.targets)
     RESULTS.print(results_table(comparison))
-    say_where(folder)
+    say_where(folder, comparison)
 
 
 def _saved_run(folder: Path) -> Trajectory:

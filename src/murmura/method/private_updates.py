@@ -16,6 +16,7 @@ from murmura.privacy.allocation import uniform
 from murmura.privacy.budget import Budget
 from murmura.privacy.guarantee import Guarantee
 from murmura.privacy.noise_plan import MechanismName, NoisePlan, plan_noise
+from murmura.privacy.real_noise import real_event
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,18 @@ class PrivateUpdates:
         """What holds for everything that the agents send."""
         plan = self.plan(problem, start)
         epsilons, deltas = [b.epsilon for b in plan.budgets], [b.delta for b in plan.budgets]
+        least = min(range(len(plan.budgets)), key=lambda row: epsilons[row])
+        first = plan.unit_events[least][0]
+        costs = [1 / event.multiplier for event in plan.unit_events[least]]
+        real = real_event(plan.budgets[least], first, costs)
         return Guarantee(
             mechanism=f"{plan.mechanism.name} noise on mean gradients clipped at {self.clip:g} a sample",
             accountant=self.accountant,
             epsilon=(min(epsilons), max(epsilons)),
             delta=(min(deltas), max(deltas)),
             leaks=problem.leaks,
+            noise_multiplier=first.noise_std / first.sensitivity,
+            real_multiplier=None if real is None else real.noise_std / real.sensitivity,
         )
 
 

@@ -26,7 +26,9 @@ class Guarantee:
 
     epsilon, delta: the least and the largest budget over agents. leaks: what was derived from private
     data outside the mechanism. enforced: whether the sensitivity holds for any data, by clipping or by
-    the loss itself. simulated: whether the noise is pseudo-random.
+    the loss itself. simulated: whether the noise is pseudo-random. noise_multiplier: standard deviation
+    of the first release's noise over its sensitivity, for the least budget; real_multiplier: the same for
+    a real agent, which draws integers.
     """
 
     mechanism: str
@@ -38,6 +40,8 @@ class Guarantee:
     enforced: bool = True
     simulated: bool = True
     neighboring: str = "one sample of one agent is replaced by any other"
+    noise_multiplier: float | None = None
+    real_multiplier: float | None = None
 
     @classmethod
     def of(
@@ -91,11 +95,19 @@ class Guarantee:
                 "This is a simulation: its noise is pseudo-random and can be drawn again from the seed. "
                 "Real agents draw theirs securely, on a grid."
             )
+        if self.noise_multiplier is not None:
+            lines.append(self._noise_line(self.noise_multiplier))
         if self.leaks:
             lines.append("NOT covered, because derived from private data: " + "; ".join(self.leaks) + ".")
         lines.append("Taken as public: " + "; ".join(self.public) + ".")
         lines.append("An agent's own model is for itself: it is not covered and must not be sent.")
         return "\n".join(lines)
+
+    def _noise_line(self, multiplier: float) -> str:
+        line = f"Standard deviation of the noise: {multiplier:.4g} times the sensitivity"
+        if self.real_multiplier is None:
+            return line + "; there is no such noise for real agents."
+        return line + f", {self.real_multiplier:.4g} times for a real agent."
 
     def _first_line(self) -> str:
         if not self.enforced:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ from murmura.objective import (
     convergence_theory,
     solve_optimum,
 )
+from murmura.privacy.guarantee import Guarantee
 from murmura.results.trajectory import Trajectory
 
-# In tables and pictures the paper's method goes by what it does.
+# In tables and pictures the paper's method goes by what it does, and a private run by being private.
 NAMES = {"cd": "collaborative"}
+PRIVATE = "private"
 MINIMISERS = ("collaborative", "admm")
 
 # Larger problems are reported without their exact minimum: it would take longer than the run.
@@ -31,7 +33,11 @@ MOST_NUMBERS = 20_000_000
 
 @dataclass(frozen=True)
 class Row:
-    """One method's results; metric and metric_sd are over agents, on test samples, or NaN without any."""
+    """One method's results; metric and metric_sd are over agents, on test samples, or NaN without any.
+
+    A private run has two rows, with its budget: of the models that were released, and of those that the
+    agents keep for themselves ("own").
+    """
 
     method: str
     metric: float
@@ -40,6 +46,14 @@ class Row:
     updates: int
     vectors: int
     bytes: int
+    model: Literal["released", "own"] | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and pictures know it by."""
+        return self.method if self.model is None else f"{self.method} ({self.model})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +68,8 @@ class Comparison:
         """Named after their methods; of two runs of one method the first is kept."""
         named: dict[str, Trajectory] = {}
         for run in runs:
-            named.setdefault(NAMES.get(run.method, run.method), run)
+            name = NAMES.get(run.method, run.method) if run.guarantee is None else PRIVATE
+            named.setdefault(name, run)
         return Comparison(problem, named)
 
     @property
@@ -68,20 +83,44 @@ class Comparison:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """One per run; the objective is Eq. (2) for every method, whatever it minimised itself."""
-        objective = CollaborativeObjective(self.problem)
-        return tuple(
-            Row(
-                method=name,
-                metric=run.final.metric,
-                metric_sd=run.final.metric_sd,
-                objective=objective.value(run.models),
-                updates=int(run.updates.sum()),
-                vectors=run.final.vectors,
-                bytes=run.final.bytes,
-            )
-            for name, run in self.runs.items()
+        """One per run, two for a private one; the objective is Eq. (2), whatever was minimised."""
+        return tuple(row for name, run in self.runs.items() for row in self._rows_of(name, run))
+
+    def _rows_of(self, name: str, run: Trajectory) -> Iterator[Row]:
+        value = CollaborativeObjective(self.problem).value
+        row = Row(
+            method=name,
+            metric=run.final.metric,
+            metric_sd=run.final.metric_sd,
+            objective=value(run.models),
+            updates=int(run.updates.sum()),
+            vectors=run.final.vectors,
+            bytes=run.final.bytes,
         )
+        if run.guarantee is None:
+            yield row
+            return
+        row = replace(row, epsilon=max(run.guarantee.epsilon), delta=max(run.guarantee.delta))
+        yield replace(row, model="released")
+        if run.own_models is not None:
+            scores = run.own_metrics
+            yield replace(
+                row,
+                model="own",
+                metric=float("nan") if scores is None else float(np.nanmean(scores)),
+                metric_sd=float("nan") if scores is None else float(np.nanstd(scores)),
+                objective=value(run.own_models),
+            )
+
+    @property
+    def guarantees(self) -> dict[str, Guarantee]:
+        """What holds for the private runs; the others guarantee nothing."""
+        return {name: run.guarantee for name, run in self.runs.items() if run.guarantee is not None}
+
+    def agent_scores(self, name: str) -> NDArray[np.float64] | None:
+        """How each agent fares with the model that it uses itself: in a private run its own."""
+        run = self.runs[name]
+        return run.agent_metrics if run.own_metrics is None else run.own_metrics
 
     @cached_property
     def simulated(self) -> dict[str, Trajectory]:
@@ -125,7 +164,7 @@ class Comparison:
         if local is None or not others or not self.is_tested:
             return None
         best = "collaborative" if "collaborative" in others else others[0]
-        alone, together = local.agent_metrics, self.runs[best].agent_metrics
+        alone, together = local.agent_metrics, self.agent_scores(best)
         assert alone is not None
         assert together is not None
         return best, together - alone if self.metric == "accuracy" else alone - together
@@ -137,22 +176,25 @@ class Comparison:
             "agents": self.problem.n_agents,
             "dimension": self.problem.dimension,
             "seed": seed,
-            "rows": [
-                {
-                    "method": row.method,
-                    metric: _number(row.metric),
-                    f"{metric}_sd": _number(row.metric_sd),
-                    "objective": _number(row.objective),
-                    "updates": row.updates,
-                    "vectors": row.vectors,
-                    "bytes": row.bytes,
-                }
-                for row in self.rows
-            ],
+            "rows": [self._row_document(row) for row in self.rows],
+            "guarantees": {name: found.explain() for name, found in self.guarantees.items()},
             "metric": metric,
             "tradeoff": self.problem.tradeoff,
             "optimum": self.optimum,
             **more,
+        }
+
+    def _row_document(self, row: Row) -> dict[str, Any]:
+        document: dict[str, Any] = {"method": row.method}
+        if row.model is not None:
+            document |= {"model": row.model, "epsilon": row.epsilon, "delta": row.delta}
+        return document | {
+            self.metric: _number(row.metric),
+            f"{self.metric}_sd": _number(row.metric_sd),
+            "objective": _number(row.objective),
+            "updates": row.updates,
+            "vectors": row.vectors,
+            "bytes": row.bytes,
         }
 
 

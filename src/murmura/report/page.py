@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from murmura.files import write_whole
-from murmura.report.comparison import Comparison
+from murmura.report.comparison import PRIVATE, Comparison
 from murmura.report.plots import Picture
 from murmura.report.svg import inline_svg
 from murmura.report.theme import COLOURS, LABELS
@@ -51,6 +51,7 @@ class Page:
         return environment.get_template("report.html").render(
             page=self,
             not_private=NOT_PRIVATE,
+            guarantees=[found.explain().splitlines() for found in self.comparison.guarantees.values()],
             summary=self._summary(),
             rows=self._table(),
             metric=self.comparison.metric,
@@ -71,7 +72,7 @@ class Page:
         n_agents = self.comparison.problem.n_agents
         return [
             {
-                "label": LABELS[row.method],
+                "label": LABELS[row.name],
                 "colour": COLOURS[row.method],
                 "metric": self._metric(row.metric),
                 "spread": self._metric(row.metric_sd),
@@ -89,14 +90,19 @@ class Page:
         if found is None:
             return []
         method, gains = found
-        by_name = {row.method: row for row in self.comparison.rows}
+        by_name = {row.name: row for row in self.comparison.rows}
         known = gains[~np.isnan(gains)]
         word = self.comparison.metric if self.comparison.metric == "accuracy" else "RMSE"
-        return [
+        shown = f"{PRIVATE} (own)" if method == PRIVATE else method
+        tiles = [
             (self._metric(by_name["local"].metric), f"mean {word}, each agent alone"),
-            (self._metric(by_name[method].metric), f"mean {word}, {LABELS[method]}"),
+            (self._metric(by_name[shown].metric), f"mean {word}, {LABELS[shown]}"),
             (f"{100 * float((known > 0).mean()):.0f} %", "of the agents are better off"),
         ]
+        own = by_name.get(f"{PRIVATE} (own)")
+        if own is not None and shown != own.name:
+            tiles.insert(2, (self._metric(own.metric), f"mean {word}, private at ε = {own.epsilon:g}"))
+        return tiles
 
 
 def _spread(values: np.ndarray) -> str:

@@ -108,7 +108,8 @@ def _paint_curve(
 ) -> None:
     spent = comparison.simulated[name].column(effort) / comparison.problem.n_agents
     # The start has no place on a logarithmic axis.
-    axes.plot(spent[spent > 0], values[spent > 0], color=COLOURS[name], label=LABELS[name])
+    label = LABELS.get(f"{name} (released)", LABELS[name])
+    axes.plot(spent[spent > 0], values[spent > 0], color=COLOURS[name], label=label)
 
 
 def _log_effort(axes: Axes) -> None:
@@ -132,9 +133,10 @@ def by_size(comparison: Comparison) -> Picture | None:
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         shifts = np.linspace(-0.16, 0.16, len(comparison.runs))
-        for (name, run), shift in zip(comparison.runs.items(), shifts, strict=True):
-            assert run.agent_metrics is not None
-            bins = metrics_by_sample_count(counts, run.agent_metrics, bins=edges.tolist())
+        for name, shift in zip(comparison.runs, shifts, strict=True):
+            scores = comparison.agent_scores(name)
+            assert scores is not None
+            bins = metrics_by_sample_count(counts, scores, bins=edges.tolist())
             axes.errorbar(
                 np.arange(len(bins)) + shift,
                 [row.mean for row in bins],
@@ -145,7 +147,7 @@ def by_size(comparison: Comparison) -> Picture | None:
                 linestyle=":",
                 linewidth=1.1,
                 elinewidth=1.6,
-                label=LABELS[name],
+                label=LABELS.get(f"{name} (own)", LABELS[name]),
             )
             axes.set_xticks(
                 np.arange(len(bins)),
@@ -171,7 +173,7 @@ def gain_on_graph(comparison: Comparison, targets: NDArray[np.float64] | None = 
     if found is None:
         return None
     method, gains = found
-    title = f"Who gains: {LABELS[method]} against local"
+    title = f"Who gains: {LABELS.get(f'{method} (own)', LABELS[method])} against local"
     unit = "points of accuracy" if comparison.metric == "accuracy" else "RMSE"
     if comparison.metric == "accuracy":
         gains = 100 * gains

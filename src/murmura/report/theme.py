@@ -28,14 +28,30 @@ COLOURS = {
     "collaborative": GREEN,
     "propagation": SKY,
     "admm": VERMILION,
+    "private": BLUE,
+    "private (released)": BLUE,
+    "private (own)": BLUE,
+    "local_dp": INK,
 }
-MARKERS = {"local": "s", "global": "D", "collaborative": "o", "propagation": "^", "admm": "v"}
+MARKERS = {
+    "local": "s",
+    "global": "D",
+    "collaborative": "o",
+    "propagation": "^",
+    "admm": "v",
+    "private": "P",
+    "local_dp": "X",
+}
 LABELS = {
     "local": "local (each alone)",
     "global": "global (one model)",
     "collaborative": "collaborative (CD)",
     "propagation": "model propagation",
     "admm": "gossip ADMM",
+    "private": "private",
+    "private (released)": "private, released models",
+    "private (own)": "private, own models",
+    "local_dp": "local privacy (noisy points)",
 }
 
 STYLE: dict[Any, Any] = {

@@ -70,9 +70,12 @@ def test_the_demo_writes_what_is_agreed(tmp_path):
     assert result.exit_code == 0
     document = json.loads((tmp_path / "metrics.json").read_text())
     assert (document["agents"], document["dimension"], document["seed"]) == (12, 3, 2)
-    assert [row["method"] for row in document["rows"]] == ["local", "global", "collaborative", "propagation"]
+    methods = ["local", "global", "collaborative", "propagation", "private", "private"]
+    assert [row["method"] for row in document["rows"]] == methods
     assert all(row.keys() >= ROW_KEYS for row in document["rows"])
-    local, _, collaborative, _ = document["rows"]
+    local, _, collaborative, _, released, own = document["rows"]
+    assert (released["model"], own["model"]) == ("released", "own")
+    assert (own["epsilon"], own["delta"]) == (1.0, 1e-5)
     assert collaborative["objective"] == pytest.approx(document["optimum"], rel=1e-6)
     assert (local["updates"], local["vectors"]) == (0, 0)
     assert collaborative["updates"] == 1200
@@ -84,8 +87,10 @@ def test_the_demo_writes_what_is_agreed(tmp_path):
         "gain.svg",
         "rate.svg",
     }
-    assert "collaborative" in result.stdout
-    assert "Not differentially private" in result.stderr
+    assert "private (own)" in result.stdout
+    assert "(ε = 1, δ = 1e-05) differential privacy" in result.stderr
+    assert "NOT covered, because derived from private data: the graph, built from targets" in result.stderr
+    assert "The other rows are not differentially private" in result.stderr
 
 
 def test_simulate_learns_from_a_table(rooms):

@@ -1,0 +1,26 @@
+"""What a real agent would add where a simulation draws real numbers: integer noise costs a little more."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from murmura.privacy.accounting import calibrate
+from murmura.privacy.budget import Budget
+from murmura.privacy.grid import grid_for_mean
+from murmura.privacy.mechanisms import Gaussian, Laplace, Mechanism
+
+ACCOUNTANTS = {Gaussian: "zcdp", Laplace: "pld"}
+
+
+def real_event(budget: Budget, simulated: Mechanism, costs: Sequence[float]) -> Mechanism | None:
+    """The first event of a real agent's plan, for a sensitivity of 1; None if there is no integer version.
+
+    On the grid normal noise is proven for zCDP alone, Laplace noise for its own discrete law.
+    """
+    kind = type(simulated)
+    if kind not in ACCOUNTANTS:
+        return None
+    accountant = "basic" if budget.delta == 0 else ACCOUNTANTS[kind]
+    unit = dataclasses.replace(simulated, sensitivity=1.0, scale=1.0, grid=grid_for_mean(1.0, 1))
+    return calibrate(budget, unit, accountant, costs=tuple(costs))[0]

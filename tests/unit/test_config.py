@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,11 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murmura.config import Config, build
+from murmura.config import Config, build, objectives, samples
+from murmura.data.movielens import MovieLens, Movies, Ratings, Users
 from murmura.engine.conditions import Conditions
 from murmura.errors import ConfigError, SimulationError
-from murmura.method import CoordinateDescent, Global, GossipADMM, Local, ModelPropagation
-from murmura.objective import Huber, Logistic, Quadratic, Softmax
+from murmura.method import CoordinateDescent, Global, GossipADMM, Local, ModelPropagation, ReleaseOnce
+from murmura.method.objective_perturbation import ObjectivePerturbation
+from murmura.method.output_perturbation import OutputPerturbation
+from murmura.method.point_mean import PointMean
+from murmura.objective import CappedLogistic, Huber, Logistic, Quadratic, Softmax
+from murmura.privacy.budget import Budget
+from murmura.results.tuning import choose_tradeoff
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -123,12 +130,22 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"objective": {"loss": "hinge"}},
-            'objective.loss: got "hinge"; allowed: "logistic", "softmax", "quadratic", "huber"',
+            'objective.loss: got "hinge"; allowed: "logistic", "capped_logistic", "softmax", '
+            '"quadratic", "huber"',
         ),
         ({"objective": {"tradeoff": 0}}, 'objective.tradeoff: got 0; allowed: a number above 0, or "auto"'),
         (
             {"objective": {"tradeoff": float("inf")}},
             'objective.tradeoff: got Infinity; allowed: a number above 0, or "auto"',
+        ),
+        (
+            {"objective": {"tradeoff": 1.0, "feature_bound": 2.0}},
+            'objective.feature_bound: only for privacy.kind = "dp"; leave it out',
+        ),
+        (
+            {"method": {"name": "release_once", "updates": 3}},
+            'method.name: got "release_once"; it releases within a budget: write privacy.kind = "dp", '
+            'or use name = "propagation"',
         ),
         ({"objective": {"l2": -1.0}}, "objective.l2: got -1.0; allowed: a number from 0 on"),
         ({"objective": {"classes": 3}}, 'objective.classes: only for loss = "softmax"; leave it out'),
@@ -143,7 +160,7 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"method": {"name": "sgd"}},
-            'method.name: got "sgd"; allowed: "local", "global", "cd", "propagation", "admm"',
+            'method.name: got "sgd"; allowed: "local", "global", "cd", "propagation", "admm", "release_once"',
         ),
         ({"method": {"name": "local", "updates": 3}}, "method.updates: unknown key; known here are name"),
         (
@@ -156,19 +173,15 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"privacy": None},
-            "privacy.kind: missing; a run without privacy has to say so itself: "
-            'write kind = "none" under [privacy]',
+            'privacy.kind: missing; write kind = "dp" under [privacy], or kind = "none": '
+            "a run without privacy has to say so itself",
         ),
         (
             {"privacy": {}},
-            "privacy.kind: missing; a run without privacy has to say so itself: "
-            'write kind = "none" under [privacy]',
+            'privacy.kind: missing; write kind = "dp" under [privacy], or kind = "none": '
+            "a run without privacy has to say so itself",
         ),
-        (
-            {"privacy": {"kind": "dp"}},
-            'privacy.kind: got "dp"; differential privacy is not available in this version; allowed: "none"',
-        ),
-        ({"privacy": {"kind": "some"}}, 'privacy.kind: got "some"; allowed: "none"'),
+        ({"privacy": {"kind": "some"}}, 'privacy.kind: got "some"; allowed: "none", "dp"'),
         ({"engine": {"name": "gpu"}}, 'engine.name: got "gpu"; allowed: "cpu", "reference"'),
         ({"engine": {"delay": 1e6}}, "engine.delay: got 1000000.0; allowed: a number from 0 to below 1e6"),
         (
@@ -285,6 +298,7 @@ def test_the_method_is_the_one_named(section, method):
     ("objective", "loss"),
     [
         ({"loss": "logistic"}, Logistic()),
+        ({"loss": "capped_logistic"}, CappedLogistic()),
         ({"loss": "quadratic"}, Quadratic()),
         ({"loss": "huber", "width": 0.5}, Huber(0.5)),
     ],
@@ -358,6 +372,500 @@ def test_a_profile_table_without_an_agent_is_refused(tmp_path):
     )
     with pytest.raises(ConfigError, match=r"people\.csv: agent 'b'"):
         build(config)
+
+
+def private(**sections):
+    """A private coordinate descent that is right, with some sections changed key by key; None drops a key."""
+    values = valid(
+        objective={"tradeoff": 2.0, "feature_bound": 2.0},
+        privacy={"kind": "dp", "epsilon": 1.0},
+    )
+    for name, changes in sections.items():
+        merged = values.get(name, {}) | changes
+        values[name] = {key: value for key, value in merged.items() if value is not None}
+    return values
+
+
+RELEASE_ONCE = {"name": "release_once"}
+TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": None}
+
+
+@pytest.mark.parametrize(
+    ("sections", "line"),
+    [
+        (
+            {"method": {"name": "propagation"}},
+            'method.name: got "propagation"; it has no private form: use "cd" or "release_once", '
+            'or "local", which sends nothing',
+        ),
+        (
+            {"method": {"name": "admm"}},
+            'method.name: got "admm"; it has no private form: use "cd" or "release_once", '
+            'or "local", which sends nothing',
+        ),
+        (
+            {"method": {"name": "global", "updates": None}},
+            'method.name: got "global"; it has no private form: use "cd" or "release_once", '
+            'or "local", which sends nothing',
+        ),
+        (
+            {"method": {"start": "local"}},
+            'method.start: got "local"; a private run would give the local models away without noise: '
+            'use "zeros"',
+        ),
+        (
+            {"method": {"tolerance": 0.01}},
+            "method.tolerance: got 0.01; when a private run stops would tell of the data: "
+            "stop by updates, ticks or time",
+        ),
+        (
+            {"method": {"updates": None, "ticks": 9}},
+            "method.updates: missing; say for how many updates of each agent the budget is planned",
+        ),
+        (
+            {"method": {"updates": None}},
+            "method.updates: missing; say when to stop by updates, ticks, time or tolerance",
+        ),
+        (
+            {"objective": {"tradeoff": "auto"}, "data": TABLE, "graph": {"from": "models"}},
+            'objective.tradeoff: got "auto"; a private run would tune it on private data: '
+            "write a number, and choose it on public or generated data",
+        ),
+        (
+            {"objective": {"tradeoff": "auto", "validation_share": 0.1}},
+            "objective.validation_share: a private run chooses tradeoff on other generated instances; "
+            "leave it out",
+        ),
+        (
+            {"objective": {"feature_bound": None}},
+            'objective.feature_bound: missing; private "cd" takes its step sizes from a public bound on the '
+            "length of every sample",
+        ),
+        (
+            {"objective": {"feature_bound": 0}},
+            "objective.feature_bound: got 0; allowed: a number above 0",
+        ),
+        (
+            {"objective": {"loss": "quadratic"}},
+            'privacy.clip_norm: missing; loss = "quadratic" does not bound the gradient of a sample: '
+            'give a bound to clip it to, or use loss = "huber"',
+        ),
+        (
+            {"privacy": {"epsilon": None}},
+            "privacy.epsilon: missing; give one for all agents, or budgets, a table with one for each",
+        ),
+        ({"privacy": {"epsilon": 0}}, "privacy.epsilon: got 0; allowed: a number above 0"),
+        (
+            {"privacy": {"budgets": "budgets.csv"}},
+            "privacy.epsilon: got 1.0 beside a table of budgets; leave one of them out",
+        ),
+        (
+            {"privacy": {"budgets": "budgets.csv", "epsilon": None, "delta": 1e-6}},
+            "privacy.delta: got 1e-06 beside a table of budgets, which has one for each agent; leave it out",
+        ),
+        ({"privacy": {"delta": 1}}, "privacy.delta: got 1; allowed: a number from 0 to below 1"),
+        (
+            {"privacy": {"delta": 0}},
+            'privacy.delta: got 0.0; gaussian noise needs a delta above 0: use mechanism = "laplace"',
+        ),
+        (
+            {"privacy": {"delta": 0, "mechanism": "laplace", "accountant": "zcdp"}},
+            'privacy.delta: got 0.0; accountant = "zcdp" needs a delta above 0: use "basic"',
+        ),
+        (
+            {"privacy": {"mechanism": "uniform"}},
+            'privacy.mechanism: got "uniform"; allowed: "gaussian", "laplace", "knorm"',
+        ),
+        (
+            {"privacy": {"accountant": "moments"}},
+            'privacy.accountant: got "moments"; '
+            'allowed: "basic", "theorem1", "remark", "kov", "zcdp", "gdp", "pld"',
+        ),
+        (
+            {"privacy": {"accountant": "basic"}},
+            'privacy.accountant: got "basic"; allowed for mechanism = "gaussian": '
+            '"gdp", "zcdp", "pld", "remark"',
+        ),
+        (
+            {"privacy": {"mechanism": "laplace", "accountant": "gdp"}},
+            'privacy.accountant: got "gdp"; allowed for mechanism = "laplace": '
+            '"basic", "theorem1", "kov", "pld", "zcdp"',
+        ),
+        (
+            {"privacy": {"mechanism": "knorm", "accountant": "pld"}},
+            'privacy.accountant: got "pld"; allowed for mechanism = "knorm": '
+            '"basic", "theorem1", "kov", "zcdp"',
+        ),
+        (
+            {"privacy": {"allocation": "late"}},
+            'privacy.contraction: missing; allocation = "late" needs what is left of the error after one '
+            "update of each agent, a number above 0 and at most 1",
+        ),
+        (
+            {"privacy": {"allocation": "late", "contraction": 1.5}},
+            "privacy.contraction: got 1.5; allowed: a number above 0 and at most 1",
+        ),
+        (
+            {"privacy": {"contraction": 0.9}},
+            'privacy.contraction: only for allocation = "late"; leave it out',
+        ),
+        (
+            {
+                "privacy": {
+                    "mechanism": "laplace",
+                    "accountant": "kov",
+                    "allocation": "late",
+                    "contraction": 0.9,
+                }
+            },
+            'privacy.accountant: got "kov"; it composes equal updates only: use allocation = "uniform", '
+            'or "theorem1"',
+        ),
+        (
+            {"method": RELEASE_ONCE | {"kind": "gradient"}},
+            'method.kind: got "gradient"; allowed: "mean", "output", "objective"',
+        ),
+        (
+            {"method": RELEASE_ONCE, "objective": {"loss": "huber"}},
+            'method.kind: got "mean"; it is for two classes, and loss = "huber" is not: use kind = "output"',
+        ),
+        (
+            {"method": RELEASE_ONCE | {"kind": "output"}},
+            'objective.l2: missing; kind = "output" needs one number above 0, the same for all agents',
+        ),
+        (
+            {"method": RELEASE_ONCE | {"kind": "output"}, "objective": {"l2": 0.0}},
+            'objective.l2: got 0.0; kind = "output" needs one number above 0, the same for all agents',
+        ),
+        (
+            {"method": RELEASE_ONCE | {"kind": "output"}, "objective": {"l2": 0.1, "feature_bound": None}},
+            'objective.feature_bound: missing; kind = "output" needs a public bound on the length of '
+            "every sample",
+        ),
+        (
+            {"method": RELEASE_ONCE | {"kind": "output"}, "objective": {"l2": 0.1, "loss": "quadratic"}},
+            'objective.loss: got "quadratic"; kind = "output" needs a bounded gradient: use "huber"',
+        ),
+        (
+            {
+                "method": RELEASE_ONCE | {"kind": "objective"},
+                "objective": {"l2": 0.1, "loss": "softmax", "classes": 3},
+            },
+            'method.kind: got "objective"; it is for losses of one score: use kind = "output"',
+        ),
+        (
+            {"method": RELEASE_ONCE, "privacy": {"clip_norm": 1.0}},
+            'privacy.clip_norm: only for method.name = "cd"; leave it out',
+        ),
+        (
+            {"method": RELEASE_ONCE, "privacy": {"mechanism": "laplace"}},
+            'privacy.mechanism: got "laplace"; only method.name = "cd" has it, leave it out',
+        ),
+        (
+            {"method": RELEASE_ONCE, "privacy": {"accountant": "gdp"}},
+            'privacy.accountant: only for method.name = "cd"; leave it out',
+        ),
+        (
+            {"method": {"name": "local", "updates": None}, "privacy": {"allocation": "late"}},
+            'privacy.allocation: got "late"; only for method.name = "cd", leave it out',
+        ),
+    ],
+)
+def test_a_private_run_refuses_in_one_line(tmp_path, sections, line):
+    (tmp_path / "samples.csv").write_text("agent,x,y\n")
+    (tmp_path / "budgets.csv").write_text("agent,epsilon,delta\n")
+    with pytest.raises(ConfigError) as caught:
+        Config.parse(private(**sections), folder=tmp_path)
+    assert str(caught.value) == line
+
+
+def test_privacy_has_keys_of_its_own(tmp_path):
+    keys = "kind, epsilon, budgets, delta, mechanism, accountant, allocation, contraction, clip_norm"
+    assert refusal(tmp_path, privacy={"kind": "none", "epsilon": 1.0}) == (
+        "privacy.epsilon: unknown key; known here are kind"
+    )
+    with pytest.raises(ConfigError, match=f"^privacy.sigma: unknown key; known here are {keys}$"):
+        Config.parse(private(privacy={"sigma": 1.0}))
+
+
+def private_updates(**sections):
+    method = build(Config.parse(private(**sections))).method
+    assert isinstance(method, CoordinateDescent)
+    assert method.privacy is not None
+    return method.privacy
+
+
+@pytest.mark.parametrize(
+    ("privacy", "accountant", "delta"),
+    [
+        ({}, "gdp", 1e-5),
+        ({"delta": 1e-3}, "gdp", 1e-3),
+        ({"accountant": "zcdp"}, "zcdp", 1e-5),
+        ({"mechanism": "laplace"}, "pld", 1e-5),
+        ({"mechanism": "laplace", "delta": 0}, "basic", 0.0),
+        ({"mechanism": "laplace", "accountant": "basic"}, "basic", 0.0),
+        ({"mechanism": "laplace", "accountant": "kov", "delta": 0}, "kov", 0.0),
+        ({"mechanism": "knorm"}, "basic", 0.0),
+        ({"mechanism": "knorm", "accountant": "theorem1"}, "theorem1", 1e-5),
+    ],
+)
+def test_what_is_left_out_of_a_budget(privacy, accountant, delta):
+    updates = private_updates(privacy=privacy)
+    assert updates.budgets == Budget(1.0, delta)
+    assert (updates.accountant, updates.updates, updates.costs) == (accountant, 5, None)
+
+
+def test_the_default_delta_follows_the_public_cap():
+    assert private_updates(objective={"max_samples": 1000}).budgets == Budget(1.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("objective", "mechanism", "bound"),
+    [
+        ({"loss": "logistic"}, "gaussian", 2.0),
+        ({"loss": "capped_logistic"}, "gaussian", 1.0),
+        ({"loss": "capped_logistic"}, "knorm", 1.0),
+        ({"loss": "huber", "width": 0.5}, "gaussian", 2.0),
+        # ‖x‖₁ ≤ √3·‖x‖₂ in three dimensions.
+        ({"loss": "capped_logistic"}, "laplace", math.sqrt(3)),
+    ],
+)
+def test_the_default_clip_is_a_quarter_of_the_largest_gradient(objective, mechanism, bound):
+    updates = private_updates(objective=objective, privacy={"mechanism": mechanism})
+    assert updates.clip == pytest.approx(bound / 4, rel=1e-12)
+
+
+def test_a_clip_that_is_given_is_kept():
+    assert private_updates(objective={"loss": "quadratic"}, privacy={"clip_norm": 0.3}).clip == 0.3
+
+
+def test_a_late_allocation_by_the_agents_own_clock():
+    late = {"allocation": "late", "contraction": 0.5}
+    gaussian = private_updates(privacy=late).costs
+    pure = private_updates(privacy={**late, "mechanism": "knorm"}).costs
+    assert gaussian == pytest.approx([0.5 ** (left / 4) for left in (4, 3, 2, 1, 0)])
+    assert pure == pytest.approx([0.5 ** (left / 3) for left in (4, 3, 2, 1, 0)])
+
+
+def test_a_contraction_that_starves_early_updates_is_refused():
+    config = Config.parse(private(privacy={"allocation": "late", "contraction": 1e-12}))
+    with pytest.raises(ConfigError, match=r"^privacy\.contraction: got 1e-12; .*nearer to 1"):
+        build(config)
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [
+        ({"kind": "mean"}, PointMean()),
+        ({}, PointMean()),
+        ({"kind": "output"}, OutputPerturbation(0.1, 2.0)),
+        ({"kind": "objective"}, ObjectivePerturbation(0.1, 2.0)),
+    ],
+)
+def test_what_is_released_once(section, kind):
+    config = private(method=RELEASE_ONCE | section, objective={"l2": 0.1}, seed={})
+    method = build(Config.parse(config | {"seed": 7})).method
+    assert method == ReleaseOnce(Budget(1.0, 1e-5), kind, noise_seed=7)
+
+
+def test_release_once_may_stop_by_what_has_been_released():
+    method = RELEASE_ONCE | {"updates": None, "tolerance": 1e-3}
+    config = Config.parse(private(method=method, engine={"name": "reference"}))
+    assert build(config).simulate().stopped == "tolerance"
+
+
+BUDGETS = {"budgets": "budgets.csv", "epsilon": None}
+
+
+def with_budgets(folder, rows, **privacy):
+    (folder / "budgets.csv").write_text("agent,epsilon,delta\n" + rows)
+    return Config.parse(private(data={"agents": 3}, privacy=BUDGETS | privacy), folder=folder)
+
+
+def test_everyone_has_a_budget_of_its_own(tmp_path):
+    method = build(with_budgets(tmp_path, "2,0.5,1e-6\n0,1,1e-5\n1,2,1e-5\n")).method
+    assert isinstance(method, CoordinateDescent)
+    assert method.privacy is not None
+    assert method.privacy.budgets == (Budget(1.0, 1e-5), Budget(2.0, 1e-5), Budget(0.5, 1e-6))
+
+
+def test_one_agent_without_a_delta_makes_the_accounting_pure(tmp_path):
+    config = with_budgets(tmp_path, "0,1,0\n1,1,1e-5\n2,1,1e-5\n", mechanism="laplace")
+    method = build(config).method
+    assert isinstance(method, CoordinateDescent)
+    assert method.privacy is not None
+    assert method.privacy.accountant == "basic"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("0,1,1e-5\n2,1,1e-5\n", "agent '1': 0 rows; every agent needs exactly one"),
+        ("0,1,1e-5\n1,1,1e-5\n2,1,1e-5\n1,2,1e-5\n", "agent '1': 2 rows; every agent needs exactly one"),
+        ("0,1,1e-5\n1,1,1e-5\n2,1,1e-5\n7,1,1e-5\n", "agent '7', column 'agent', row 4: is not one of"),
+        ("0,1,1e-5\n1,much,1e-5\n2,1,1e-5\n", "agent '1', column 'epsilon': got 'much'; write a number"),
+        ("0,1,1e-5\n1,1,\n2,1,1e-5\n", "agent '1', column 'delta': got a missing value; write a number"),
+        (
+            "0,1,1e-5\n1,-1,1e-5\n2,1,1e-5\n",
+            "agent '1': epsilon must be positive and finite, got epsilon=-1.0",
+        ),
+        ("0,1,1e-5\n1,1,2\n2,1,1e-5\n", "agent '1': delta must be from 0 to below 1, got delta=2.0"),
+        ("0,1,1e-5\n1,1,0\n2,1,1e-5\n", "agent '1': got delta = 0; gaussian noise needs a delta above 0"),
+        ("", "the table has no rows"),
+    ],
+)
+def test_a_table_of_budgets_that_does_not_fit_is_refused(tmp_path, rows, words):
+    config = with_budgets(tmp_path, rows)
+    with pytest.raises(ConfigError) as caught:
+        build(config)
+    assert str(caught.value).startswith(f"{tmp_path / 'budgets.csv'}: {words}")
+
+
+def test_a_table_of_budgets_needs_its_columns(tmp_path):
+    config = with_budgets(tmp_path, "0,1,1e-5\n")
+    (tmp_path / "budgets.csv").write_text("agent,epsilon\n0,1\n")
+    with pytest.raises(ConfigError, match=r"budgets\.csv: column 'delta' is missing"):
+        build(config)
+
+
+def test_a_missing_table_of_budgets_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"^privacy\.budgets: got \"budgets\.csv\"; there is no file"):
+        Config.parse(private(privacy=BUDGETS), folder=tmp_path)
+
+
+def test_a_private_run_takes_nothing_from_the_length_of_samples():
+    """Longer samples are scaled to the public bound, and step sizes follow from it alone."""
+    bounded = build(Config.parse(private(objective={"feature_bound": 0.5})))
+    free = build(Config.parse(private(objective={"feature_bound": 100.0})))
+    lengths = np.linalg.norm(free.train.features, axis=1)
+    kept = np.linalg.norm(bounded.train.features, axis=1)
+    assert (lengths > 0.5).any()
+    np.testing.assert_allclose(kept, np.minimum(lengths, 0.5), rtol=1e-12)
+    assert bounded.problem.smoothness == "public"
+    assert bounded.problem.local_smoothness == pytest.approx(0.25 * 0.5**2 + 2 * bounded.problem.l2_penalties)
+    assert "longer than 0.5 are scaled down" in bounded.samples.description
+    assert bounded.test is not None
+    assert free.test is not None
+    assert (bounded.test.features == free.test.features).all()
+
+
+def test_auto_is_chosen_on_other_instances_than_the_private_one(monkeypatch):
+    seen = []
+
+    def spy(trials, grid):
+        seen.extend(problem.population for problem, _ in trials)
+        return choose_tradeoff(trials, [0.5, 2.0])
+
+    monkeypatch.setattr(objectives, "choose_tradeoff", spy)
+    config = Config.parse(private(objective={"tradeoff": "auto"}, data={"test_samples": 0}))
+    experiment = build(config)
+    assert len(seen) == 5
+    rows = {row.tobytes() for row in experiment.train.features}
+    assert not any(row.tobytes() in rows for population in seen for row in population.features)
+    assert experiment.choice is not None
+    assert experiment.problem.tradeoff == experiment.choice.best
+    assert "other seeds" in experiment.choice_description
+
+
+def test_without_privacy_auto_is_chosen_on_a_part_of_the_samples():
+    experiment = build(Config.parse(valid(objective={"tradeoff": "auto"})))
+    assert "part of the training samples" in experiment.choice_description
+
+
+def tiny_movielens():
+    """Eight users who rate ten of twelve movies each."""
+    random = np.random.default_rng(0)
+    n_users, n_movies, n_rated = 8, 12, 10
+    rated = np.concatenate([random.choice(n_movies, n_rated, replace=False) for _ in range(n_users)])
+    ratings = Ratings(
+        users=np.repeat(np.arange(n_users), n_rated),
+        movies=rated,
+        values=random.integers(1, 6, n_users * n_rated).astype(np.float64),
+        n_users=n_users,
+        n_movies=n_movies,
+    )
+    users = Users(
+        ages=np.arange(20, 20 + n_users),
+        genders=("F", "M") * 4,
+        occupations=("artist", "writer") * 4,
+        zip_codes=("00000",) * n_users,
+    )
+    movies = Movies(
+        titles=tuple(f"movie {number}" for number in range(n_movies)),
+        years=np.arange(1990.0, 1990 + n_movies),
+        genres=random.random((n_movies, 19)) < 0.3,
+        genre_names=tuple(f"genre {number}" for number in range(19)),
+    )
+    return MovieLens(ratings, users, movies)
+
+
+@pytest.mark.parametrize(
+    ("choices", "derived"),
+    [
+        ({"features": "genres", "centring": "public"}, ()),
+        (
+            {"features": "als", "centring": "user_mean"},
+            (
+                "the movie features, factors of the agents' own ratings",
+                "the targets, centred by each agent's own mean rating",
+            ),
+        ),
+        (
+            {"features": "als_disjoint", "centring": "public"},
+            ("the movie features, factors of the ratings of other users, who are no agents",),
+        ),
+    ],
+)
+def test_what_is_derived_from_ratings_is_named_as_a_leak(monkeypatch, choices, derived):
+    monkeypatch.setattr(samples, "load_movielens", lambda folder: tiny_movielens())
+    config = private(
+        data={"source": "movielens", "agents": None, "dimension": None, **choices},
+        graph={"kind": "knn", "from": "ratings", "threshold": None, "k": 2},
+        objective={"loss": "huber"},
+    )
+    experiment = build(Config.parse(config))
+    method = experiment.method
+    assert isinstance(method, CoordinateDescent)
+    for guarantee in (
+        method.guarantee(experiment.problem),
+        ReleaseOnce(Budget(1.0, 1e-5), OutputPerturbation(0.1, 2.0)).guarantee(experiment.problem),
+    ):
+        assert guarantee is not None
+        assert guarantee.leaks == ("the graph, built from ratings", *derived)
+        assert not guarantee.is_private
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"privacy": {"mechanism": "laplace", "delta": 0}},
+        {"method": RELEASE_ONCE},
+        {"method": RELEASE_ONCE | {"kind": "output"}, "objective": {"l2": 0.1}},
+    ],
+)
+def test_a_private_run_from_end_to_end(sections):
+    experiment = build(Config.parse(private(**sections, engine={"name": "reference"})))
+    run = experiment.simulate()
+    assert (run.updates == 5).all()
+    assert run.own_models is not None
+    assert run.guarantee is not None
+    assert run.guarantee.epsilon == (1.0, 1.0)
+    assert run.guarantee.leaks == ("the graph, built from targets",)
+    assert "(ε = 1, δ = " in run.guarantee.label
+    assert np.isfinite(run.models).all()
+
+
+def test_learning_alone_may_be_called_private():
+    experiment = build(Config.parse(private(method={"name": "local", "updates": None})))
+    assert experiment.method == Local()
+    assert experiment.simulate().final.vectors == 0
+
+
+@pytest.mark.parametrize("name", ["private", "private_cd"])
+def test_the_private_examples_can_be_read(name):
+    privacy = Config.read(EXAMPLES / f"{name}.toml").privacy
+    assert (privacy.kind, getattr(privacy, "epsilon", None)) == ("dp", 1.0)
 
 
 @pytest.mark.parametrize("name", ["rooms", "synthetic", "movielens"])

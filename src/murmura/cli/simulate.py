@@ -103,10 +103,7 @@ def _page(config: Path, experiment: Experiment, comparison: Comparison) -> Page:
         settings=_settings(experiment.config),
         version=version(),
         choice=experiment.choice,
-        choice_description=(
-            "Mean over agents on a part of the training samples that was held out for this choice; the test "
-            "samples have no part in it."
-        ),
+        choice_description=experiment.choice_description,
     )
 
 

@@ -56,6 +56,7 @@ ShareBelowOne: TypeAlias = Annotated[float, Field(ge=0, lt=1, description="a num
 ShareInside: TypeAlias = Annotated[
     float, Field(gt=0, lt=1, description="a number between 0 and 1, both excluded")
 ]
+Contraction: TypeAlias = Annotated[float, Field(gt=0, le=1, description="a number above 0 and at most 1")]
 Name: TypeAlias = Annotated[str, Field(min_length=1, description="a name in quotes")]
 Names: TypeAlias = Annotated[list[str], Field(min_length=1, description="a list of column names")]
 Flag: TypeAlias = Annotated[bool, Field(description="true or false")]

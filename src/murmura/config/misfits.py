@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from murmura.config.private_misfits import private_misfits
 from murmura.config.sections import (
     AdmmMethod,
     AngularGraph,
@@ -14,19 +15,23 @@ from murmura.config.sections import (
     Method,
     MovieLensData,
     Objective,
+    Privacy,
     SimulatedMethod,
     SyntheticData,
     TableData,
 )
 
 
-def misfits(data: Data, graph: Graph, objective: Objective, method: Method, engine: Engine) -> list[str]:
-    """What does not fit, in the order of the file."""
+def misfits(
+    data: Data, graph: Graph, objective: Objective, method: Method, privacy: Privacy, engine: Engine
+) -> list[str]:
+    """What does not fit, in the order of the file, and then what does not fit the kind of privacy."""
     return [
         *_in_data(data),
         *_in_graph(graph, data),
         *_in_objective(objective),
         *_in_method(method),
+        *private_misfits(data, objective, method, privacy),
         *_in_engine(engine, method),
     ]
 

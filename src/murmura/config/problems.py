@@ -14,10 +14,10 @@ from pydantic_core import ErrorDetails
 KINDS = {
     "data": ("source", '"synthetic", "movielens", or a .csv or .parquet file'),
     "graph": ("kind", '"angular", "knn", "edges", "random"'),
-    "method": ("name", '"local", "global", "cd", "propagation", "admm"'),
+    "method": ("name", '"local", "global", "cd", "propagation", "admm", "release_once"'),
+    "privacy": ("kind", '"none", "dp"'),
 }
-SAY_NONE = 'a run without privacy has to say so itself: write kind = "none" under [privacy]'
-DP_IS_TO_COME = 'differential privacy is not available in this version; allowed: "none"'
+SAY_WHICH = 'write kind = "dp" under [privacy], or kind = "none": a run without privacy has to say so itself'
 
 
 def problem_lines(config: type[BaseModel], error: ValidationError) -> list[str]:
@@ -37,8 +37,8 @@ def _line(config: type[BaseModel], details: ErrorDetails, section: str, field: t
         return _field_line(_section_model(config, details["loc"]), details, f"{section}.{field[0]}")
     if details["type"] == "extra_forbidden":
         return f"{section}: unknown section or key; known are {_keys(config)}"
-    if section == "privacy":
-        return f"privacy.kind: missing; {SAY_NONE}"
+    if section == "privacy" and not _names_a_kind(details["input"]):
+        return f"privacy.kind: missing; {SAY_WHICH}"
     if section in KINDS and isinstance(details["input"], Mapping) and details["type"] != "missing":
         key, allowed = KINDS[section]
         return _wrong(f"{section}.{key}", details["input"].get(key), allowed)
@@ -54,14 +54,14 @@ def _field_line(model: type[BaseModel], details: ErrorDetails, name: str) -> str
     if details["type"] == "extra_forbidden":
         return f"{name}: unknown key; known here are {_keys(model)}"
     if details["type"] == "missing":
-        if name == "privacy.kind":
-            return f"{name}: missing; {SAY_NONE}"
         return f"{name}: missing; allowed: {_allowed(_field(model, key))}"
     if details["type"] == "no_such_file":
         return f"{name}: got {_shown(details['input'])}; {details['msg']}"
-    if name == "privacy.kind" and details["input"] == "dp":
-        return f"{name}: got {_shown('dp')}; {DP_IS_TO_COME}"
     return _wrong(name, details["input"], _allowed(_field(model, key)))
+
+
+def _names_a_kind(privacy: Any) -> bool:
+    return isinstance(privacy, Mapping) and privacy.get("kind") is not None
 
 
 def _wrong(name: str, value: Any, allowed: str) -> str:

@@ -17,6 +17,14 @@ from murmura.data import (
     ratings_task,
     read_population,
 )
+from murmura.privacy.grid import clip_rows
+
+# What choices of [data] make of other people's ratings, or of all those of an agent at once.
+_DERIVED = {
+    "als": "the movie features, factors of the agents' own ratings",
+    "als_disjoint": "the movie features, factors of the ratings of other users, who are no agents",
+    "user_mean": "the targets, centred by each agent's own mean rating",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +38,23 @@ class Samples:
     profiles: NDArray[np.float64] | None = None
     profile_names: tuple[str, ...] = ()
     rating_matrix: Any = None
+    derived: tuple[str, ...] = ()
+    """What in the training samples was computed from private data of others or of the whole agent."""
 
 
-def load_samples(section: Data, seed: int) -> Samples:
-    """Read or generate the samples and hold some out for testing."""
-    if isinstance(section, SyntheticData):
-        return _synthetic(section, seed)
-    if isinstance(section, MovieLensData):
-        return _ratings(load_movielens(section.folder), section, seed)
-    return _table(section, seed)
+def load_samples(section: Data, seed: int, feature_bound: float | None = None) -> Samples:
+    """Read or generate the samples and hold some out for testing.
+
+    feature_bound: training samples that are longer, in L2, are scaled down to it.
+    """
+    match section:
+        case SyntheticData():
+            samples = _synthetic(section, seed)
+        case MovieLensData():
+            samples = _ratings(load_movielens(section.folder), section, seed)
+        case _:
+            samples = _table(section, seed)
+    return samples if feature_bound is None else _within(samples, feature_bound)
 
 
 def validation_samples(section: Data, samples: Samples, share: float, seed: int) -> Samples:
@@ -75,6 +91,9 @@ def _ratings(movielens: MovieLens, section: MovieLensData, seed: int) -> Samples
         profiles=task.user_profiles,
         profile_names=task.profile_names,
         rating_matrix=task.rating_matrix,
+        derived=tuple(
+            _DERIVED[choice] for choice in (section.features, section.centring) if choice in _DERIVED
+        ),
     )
 
 
@@ -93,3 +112,19 @@ def _table(section: TableData, seed: int) -> Samples:
         return Samples(everything, None, f"{file}, nothing held out for testing")
     train, test = everything.split(section.test_share, seed)
     return Samples(train, test, f"{file}, {section.test_share:.0%} of each agent's samples for testing")
+
+
+def _within(samples: Samples, feature_bound: float) -> Samples:
+    """Longer samples are scaled and not refused: a refusal would tell that there is one."""
+    train = samples.train
+    if train.n_samples == 0:
+        return samples
+    bounded = Population.packed(
+        clip_rows(train.features, feature_bound, "l2").astype(train.dtype),
+        train.targets,
+        train.offsets,
+        agent_names=train.given_names,
+        feature_names=train.feature_names,
+    )
+    words = f"training samples longer than {feature_bound:g} are scaled down to it"
+    return replace(samples, train=bounded, description=f"{samples.description}; {words}")

@@ -53,7 +53,9 @@ class Config(Section):
             config = cls.model_validate(dict(values), context={"folder": Path(folder)})
         except ValidationError as error:
             raise ConfigError("\n".join(problem_lines(cls, error))) from None
-        lines = misfits(config.data, config.graph, config.objective, config.method, config.engine)
+        lines = misfits(
+            config.data, config.graph, config.objective, config.method, config.privacy, config.engine
+        )
         if lines:
             raise ConfigError("\n".join(lines))
         return config

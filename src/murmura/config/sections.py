@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from murmura.config.fields import (
     TABLE_SUFFIXES,
+    Contraction,
     Count,
     CountFromZero,
     Delay,
@@ -130,7 +131,7 @@ class RandomGraph(Section):
 class Objective(Section):
     """What is minimised; l2 is 1/m_i where it is left out."""
 
-    loss: Literal["logistic", "softmax", "quadratic", "huber"] = "logistic"
+    loss: Literal["logistic", "capped_logistic", "softmax", "quadratic", "huber"] = "logistic"
     tradeoff: Annotated[
         Annotated[float, Field(gt=0)] | Literal["auto"], Field(description='a number above 0, or "auto"')
     ] = "auto"
@@ -139,6 +140,7 @@ class Objective(Section):
     max_samples: Count | None = None
     classes: Annotated[int, Field(ge=2, description="a whole number from 2 on")] | None = None
     width: Positive | None = None
+    feature_bound: Positive | None = None
 
 
 class BaselineMethod(Section):
@@ -179,10 +181,31 @@ class AdmmMethod(SimulatedMethod):
     gradient_steps: Count = 10
 
 
-class Privacy(Section):
-    """What leaves the agents; a run without privacy has to say so."""
+class ReleaseOnceMethod(SimulatedMethod):
+    """`ReleaseOnce`: one noisy vector of each agent, smoothed."""
+
+    name: Literal["release_once"]
+    kind: Literal["mean", "output", "objective"] = "mean"
+
+
+class NoPrivacy(Section):
+    """Models are sent as they are; such a run has to say so."""
 
     kind: Literal["none"]
+
+
+class DifferentialPrivacy(Section):
+    """Everything that an agent sends stays within its budget."""
+
+    kind: Literal["dp"]
+    epsilon: Positive | None = None
+    budgets: Table | None = None
+    delta: ShareBelowOne | None = None
+    mechanism: Literal["gaussian", "laplace", "knorm"] = "gaussian"
+    accountant: Literal["basic", "theorem1", "remark", "kov", "zcdp", "gdp", "pld"] | None = None
+    allocation: Literal["uniform", "late"] = "uniform"
+    contraction: Contraction | None = None
+    clip_norm: Positive | None = None
 
 
 class Engine(Section):
@@ -205,5 +228,7 @@ Data: TypeAlias = Annotated[
 ]
 Graph: TypeAlias = Annotated[AngularGraph | KnnGraph | EdgesGraph | RandomGraph, Field(discriminator="kind")]
 Method: TypeAlias = Annotated[
-    BaselineMethod | DescentMethod | PropagationMethod | AdmmMethod, Field(discriminator="name")
+    BaselineMethod | DescentMethod | PropagationMethod | AdmmMethod | ReleaseOnceMethod,
+    Field(discriminator="name"),
 ]
+Privacy: TypeAlias = Annotated[NoPrivacy | DifferentialPrivacy, Field(discriminator="kind")]

@@ -21,14 +21,17 @@ help: ## list the targets
 demo: $(VENV)/.installed ## 100 agents learn alone and together; writes demo-out/report.html
 	@$(BIN)/murmura demo --out demo-out
 
+# Whole files to one process each: what a file compiles is compiled once.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
 test: $(VENV)/.installed-dev ## the quick tests
-	@$(BIN)/python -m pytest -m "not slow and not privacy"
+	@$(PYTEST) -m "not slow and not privacy"
 
 slow: $(VENV)/.installed-dev ## the long tests: statistics over many runs, the paper's numbers
-	@$(BIN)/python -m pytest -m slow
+	@$(PYTEST) -m slow
 
 privacy: $(VENV)/.installed-dev ## the long tests of privacy: crashes, attacks, accuracy within a budget
-	@$(BIN)/python -m pytest -m privacy
+	@$(PYTEST) -m privacy
 
 check: $(VENV)/.installed-dev ## formatting, lint, types and the one-way flow of imports
 	@echo "ruff format" && $(BIN)/ruff format --check .

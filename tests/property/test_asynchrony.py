@@ -128,8 +128,10 @@ def test_an_agent_holds_its_neighborhood_and_nothing_else():
     problem = random_problem(1, n_agents=9)
     for i, agent in enumerate(make_agents(problem, np.random.default_rng(1))):
         assert set(vars(agent)) == {
-            "name", "model", "updates", "neighbors", "next_tick", "_term", "_step_size", "_pull", "_clock"
+            "name", "model", "updates", "neighbors", "next_tick", "_term", "_step_size", "_pull", "_clock",
+            "_shelter",
         }  # fmt: skip
+        assert agent._shelter is None
         assert set(agent.neighbors) == set(problem.graph.neighbors_of(i)[0].tolist())
         own_numbers = sum(np.size(part) for part in problem.population.samples(i))
         held = sum(np.size(value) for value in vars(agent._term).values())

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from murmura.errors import SimulationError
 from murmura.method.descent import Start, Vector, starting_models
 from murmura.objective import CollaborativeObjective, LocalObjective, Problem
-from murmura.objective.kernels import DataTerm
+from murmura.objective.kernels import DataTerm, data_term
 from murmura.results.trajectory import Trajectory
 
 # At each end of an edge: what concerns the agent's own model, and what concerns its copy of the neighbor's.
@@ -129,14 +129,7 @@ class Gossip:
 
     def kernel_term(self) -> DataTerm:
         """ℒ_i of all agents, for the compiled engines."""
-        population = self.problem.population
-        return DataTerm(
-            self.problem.loss,
-            population.features,
-            population.targets,
-            population.offsets,
-            self.problem.l2_penalties.astype(population.dtype),
-        )
+        return data_term(self.problem)
 
     def objective(self) -> CollaborativeObjective:
         """What ADMM minimises in the limit."""

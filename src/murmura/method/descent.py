@@ -22,7 +22,7 @@ from murmura.objective import (
     solve_local_models,
 )
 from murmura.objective.clipping import slope_bounds
-from murmura.objective.kernels import AnchorTerm, ClippedTerm, DataTerm
+from murmura.objective.kernels import AnchorTerm, ClippedTerm, DataTerm, data_term
 from murmura.privacy.noise_plan import NoisePlan
 
 Vector = NDArray[Any]
@@ -57,25 +57,17 @@ class Descent:
         """ℒ_i of one agent."""
         if self.anchors is not None:
             return AnchoredObjective(self.anchors[agent])
-        features, targets = self.problem.population.samples(agent)
-        return LocalObjective(self.problem.loss, features, targets, self.problem.l2_penalties[agent])
+        return LocalObjective.of_agent(self.problem, agent)
 
     def kernel_term(self) -> DataTerm | ClippedTerm | AnchorTerm:
         """ℒ_i of all agents, for the compiled engines."""
         if self.anchors is not None:
             return AnchorTerm(self.anchors)
-        population = self.problem.population
-        term = DataTerm(
-            self.problem.loss,
-            population.features,
-            population.targets,
-            population.offsets,
-            self.problem.l2_penalties.astype(population.dtype),
-        )
+        term = data_term(self.problem)
         if self.noise is None:
             return term
         norm = self.noise.mechanism.norm
-        bounds = slope_bounds(population.features, self.noise.clip, norm)
+        bounds = slope_bounds(term.features, self.noise.clip, norm)
         return ClippedTerm(*term, bounds, norm == "l1")
 
     def objective(self) -> CollaborativeObjective | PropagationObjective:

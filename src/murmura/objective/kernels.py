@@ -16,6 +16,7 @@ from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from murmura.objective.losses import loss_slope, loss_slopes
+from murmura.objective.problem import Problem
 
 # Sums may be reordered and fused for speed; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
@@ -34,6 +35,18 @@ class DataTerm(NamedTuple):
     targets: NDArray[Any]
     offsets: NDArray[np.int64]
     l2_penalties: NDArray[Any]
+
+
+def data_term(problem: Problem) -> DataTerm:
+    """Eq. (1) of all agents."""
+    population = problem.population
+    return DataTerm(
+        problem.loss,
+        population.features,
+        population.targets,
+        population.offsets,
+        problem.l2_penalties.astype(population.dtype),
+    )
 
 
 class ClippedTerm(NamedTuple):

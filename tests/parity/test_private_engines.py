@@ -1,6 +1,7 @@
 """Private coordinate descent: the compiled engine against plain agents with gates, same seed, same run."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def private_problem(seed, **options):
     )
 
 
-def private_method(n_agents, *, start="zeros", costs=None, **kind):
+def private_method(n_agents, *, start: Any = "zeros", costs=None, **kind):
     budgets = tuple(Budget(0.5 + 0.5 * (i % 3), 1e-3) for i in range(n_agents))
     return CoordinateDescent(start, PrivateUpdates(budgets, UPDATES, 0.8, costs=costs, **kind))
 

@@ -8,26 +8,32 @@ tick, nobody else's degree. So the same class runs in the simulator and on a rea
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from murmura.errors import BudgetSpent, SimulationError
+from murmura.errors import BudgetSpent, PrivacyError, SimulationError
 from murmura.method.descent import descent_update
 from murmura.privacy.gate import Gate
+from murmura.privacy.messages import Release
 
 NEVER_HEARD = -1
 
 
 @dataclass(frozen=True)
 class Message:
-    """A model on its way from an agent to all its neighbors, numbered by the sender's updates."""
+    """A model on its way from an agent to all its neighbors, numbered by the sender's updates.
+
+    release: where the sender has a gate, what the gate released; its bytes are what a network sends.
+    """
 
     sender: Hashable
     number: int
     model: NDArray[Any]
+    release: Release | None = None
 
 
 class LocalTerm(Protocol):
@@ -51,6 +57,17 @@ class Shelter:
     gate: Gate
     term: SampleTerm
     clip: float
+
+    def released(self, dtype: DTypeLike) -> NDArray[Any]:
+        """The agent's model as everyone knows it: its last release, or its public start."""
+        if self.gate.released is None:
+            raise PrivacyError("the gate of an agent that sends models needs a public start")
+        return self.gate.released.astype(dtype)
+
+    def prepare(self, dimension: int) -> None:
+        """Draw the noise of the next release now: the sampler's time must not show on the tick."""
+        with suppress(BudgetSpent):
+            self.gate.prepare(dimension)
 
 
 class Clock(Protocol):
@@ -91,7 +108,7 @@ class Agent:
         now: int = 0,
     ) -> None:
         self.name = name
-        self.model = model
+        self.model = model if shelter is None else shelter.released(model.dtype)
         self.updates = 0
         self.neighbors = {other: Neighbor(weight) for other, weight in weights.items()}
         self.next_tick = clock.next_tick(0, now)
@@ -100,10 +117,13 @@ class Agent:
         self._pull = pull
         self._clock = clock
         self._shelter = shelter
+        if shelter is not None:
+            shelter.prepare(model.size)
 
     def last_message(self) -> Message:
         """The present model, numbered by the updates done; number 0 is the model it started from."""
-        return Message(self.name, self.updates, self.model)
+        release = None if self._shelter is None else self._shelter.gate.last_release()
+        return Message(self.name, self.updates, self.model, release)
 
     def on_tick(self, now: int) -> list[Message]:
         """Wake up: one update, then broadcast the new model; nothing more once the budget is spent."""
@@ -126,20 +146,24 @@ class Agent:
         def post(noisy_mean: NDArray[Any], released: NDArray[Any]) -> NDArray[Any]:
             return self._step(released, neighbor_mean, noisy_mean + shelter.term.penalty_gradient(released))
 
-        release = shelter.gate.release_mean(shelter.term.point_gradients, shelter.clip, post)
-        return release.vector.astype(self.model.dtype)
+        shelter.gate.release_mean(shelter.term.point_gradients, shelter.clip, post)
+        shelter.prepare(self.model.size)
+        return shelter.released(self.model.dtype)
 
     def _step(self, model: NDArray[Any], mean: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
         updated = descent_update(model, mean, gradient, self._step_size, self._pull)
         return updated.astype(self.model.dtype, copy=False)
 
     def on_message(self, message: Message, now: int) -> None:
-        """Keep the highest-numbered model of each neighbor."""
+        """Keep the highest-numbered model of each neighbor; drop what is no model."""
         neighbor = self.neighbors.get(message.sender)
         if neighbor is None:
             raise SimulationError(
                 f"agent {self.name!r} got a message from {message.sender!r}, not a neighbor"
             )
+        # What is not a model must not cost an event of the plan: the update would come to nothing.
+        if message.model.shape != self.model.shape or not np.isfinite(message.model).all():
+            return
         if message.number > neighbor.number:
             neighbor.number = message.number
             neighbor.model = message.model

@@ -33,9 +33,12 @@ from murmura.method import (
 from murmura.objective import CollaborativeObjective, Problem
 from murmura.randomness.clocks import NEVER, TIME_UNIT
 from murmura.results.metrics import agent_metrics
+from murmura.results.own import OwnModels
 from murmura.results.trajectory import Record, Trajectory
 
 Method = Local | Global | LocalDP | CoordinateDescent | ModelPropagation | GossipADMM | ReleaseOnce
+# Those that may be private: they state a guarantee, and finish silently.
+PrivateMethod = CoordinateDescent | ReleaseOnce
 EngineName = Literal["cpu", "reference"]
 Progress = Callable[[int, int | None], None]
 
@@ -129,9 +132,11 @@ def simulate(
     }
     if resume is not None:
         _check_resumable(resume, problem, settings)
+    guarantee = method.guarantee(problem) if isinstance(method, PrivateMethod) else None
     run = _Run(problem, method, engine, seed, stops, conditions, threads, test, resume)
     stopped = run.to_the_end(progress, should_stop)
-    return _with_own_models(run.trajectory(method.name, settings, stopped), problem, method, test)
+    trajectory = replace(run.trajectory(method.name, settings, stopped), guarantee=guarantee)
+    return _with_own_models(trajectory, problem, method, test)
 
 
 def _planned_updates(method: Method, updates: int | None, tolerance: float | None) -> int | None:
@@ -152,12 +157,12 @@ def _planned_updates(method: Method, updates: int | None, tolerance: float | Non
 def _with_own_models(
     run: Trajectory, problem: Problem, method: Method, test: Population | None
 ) -> Trajectory:
-    """What the agents keep for themselves, and what is guaranteed for the rest."""
-    if not isinstance(method, CoordinateDescent | ReleaseOnce):
+    """With what the agents keep for themselves, in a private run."""
+    own = method.finish(problem, run.models) if isinstance(method, PrivateMethod) else None
+    if own is None:
         return run
-    own = method.finish(problem, run.models)
-    scores = None if own is None or test is None else agent_metrics(problem.loss, test, own)
-    return replace(run, own_models=own, own_metrics=scores, guarantee=method.guarantee(problem))
+    scores = None if test is None else agent_metrics(problem.loss, test, own)
+    return replace(run, own_models=own.view(OwnModels), own_metrics=scores)
 
 
 class Stops:
@@ -350,6 +355,7 @@ def _solved(problem: Problem, method: Local | Global | LocalDP, test: Population
         problem_fingerprint=problem.fingerprint,
         settings={"method": method.name},
         stopped="solved",
+        guarantee=method.guarantee(problem) if isinstance(method, LocalDP) else None,
     )
 
 

@@ -85,8 +85,11 @@ class ObjectivePerturbation:
         curvature = task.loss.curvature * self.feature_bound**2 / (2 * self.l2)
         scales = np.empty(task.n_agents)
         for agent, (budget, count) in enumerate(zip(budgets, task.population.sample_counts, strict=True)):
+            if count == 0:
+                scales[agent] = 0.0
+                continue
             main = _share(budget, 1 - SOLVER_BUDGET_SHARE)
-            samples = max(int(count), 1)
+            samples = int(count)
             left = main.epsilon - math.log1p(curvature / samples)
             if left <= 0:
                 raise PrivacyError(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from murmura.data import Population
 from murmura.errors import PrivacyError
 from murmura.method.released import Budgets, Released, released_with_noise, whole_budget
-from murmura.objective import Loss, Problem, gradient_bound
+from murmura.objective import Huber, Loss, Problem, gradient_bound
 from murmura.objective.finish import AnchoredLocalObjectives
 from murmura.objective.solitary import minimize_each
 from murmura.privacy.grid import clip_rows
@@ -75,13 +75,30 @@ def bounded_problem(problem: Problem, loss: Loss | None, l2: float, feature_boun
     features = population.features.astype(np.float64)
     if population.n_samples:
         features = clip_rows(features, feature_bound, "l2")
+    loss = loss or problem.loss
     bounded = Population.packed(
         features,
-        population.targets.astype(np.float64),
+        _bounded_targets(population.targets.astype(np.float64), loss, l2, feature_bound),
         population.offsets,
         agent_names=population.given_names,
     )
-    return Problem(bounded, problem.graph, loss or problem.loss, l2=float(l2))
+    return Problem(bounded, problem.graph, loss, l2=float(l2))
+
+
+def _bounded_targets(
+    targets: NDArray[np.float64], loss: Loss, l2: float, feature_bound: float
+) -> NDArray[np.float64]:
+    """Targets clamped to where they make no difference any more: a solver must not fail for one far away.
+
+    A minimum has ‖θ‖ ≤ C/(2λ), so that scores are at most R·C/(2λ), and beyond that by the width of the
+    Huber loss its slope is at its bound. Failing, or not, would tell of the point.
+    """
+    if loss.metric == "accuracy" or math.isinf(loss.slope_bound("l2")):
+        return targets
+    if not isinstance(loss, Huber):
+        raise PrivacyError(f"a model for regression is released under the Huber loss, got loss={loss!r}")
+    limit = feature_bound * gradient_bound(loss, feature_bound, "l2") / (2 * l2) + loss.width
+    return np.clip(targets, -limit, limit)
 
 
 def point_gradient_bound(problem: Problem, feature_bound: float, loss: Loss | None = None) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,12 @@ class PointMean:
         return released_with_noise(means, counts, sensitivities, whole_budget(budgets), noise_seed)
 
 
+def unit_rows(features: NDArray[Any], targets: NDArray[Any]) -> NDArray[np.float64]:
+    """y·x/‖x‖₂, one row per point: what a gate averages, clipped at 1."""
+    lengths = np.linalg.norm(features.astype(np.float64), axis=1, keepdims=True)
+    return targets[:, None] * features / np.where(lengths > 0, lengths, 1.0)
+
+
 def signal_power(dimension: int) -> float:
     """A public guess of ‖E[y·x/‖x‖]‖²: about ½/p.
 
@@ -52,9 +59,7 @@ def _mean_directions(problem: Problem) -> NDArray[np.float64]:
     means = np.zeros((population.n_agents, population.n_features))
     if population.n_samples == 0:
         return means
-    lengths = np.linalg.norm(population.features.astype(np.float64), axis=1, keepdims=True)
-    signed = population.targets[:, None] * population.features / np.where(lengths > 0, lengths, 1.0)
-    terms = clip_rows(signed, 1.0, "l2")
+    terms = clip_rows(unit_rows(population.features, population.targets), 1.0, "l2")
     occupied = np.flatnonzero(population.sample_counts)
     sums = np.add.reduceat(terms, population.offsets[occupied])
     means[occupied] = sums / population.sample_counts[occupied, None]

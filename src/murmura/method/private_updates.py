@@ -14,9 +14,10 @@ from murmura.method.output_perturbation import OutputPerturbation
 from murmura.objective import Problem
 from murmura.privacy.allocation import uniform
 from murmura.privacy.budget import Budget
-from murmura.privacy.guarantee import Guarantee
+from murmura.privacy.guarantee import USUALLY_PUBLIC, Guarantee
 from murmura.privacy.noise_plan import MechanismName, NoisePlan, plan_noise
 from murmura.privacy.real_noise import real_event
+from murmura.results.own import OwnModels
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class PrivateUpdates:
         costs = [1 / event.multiplier for event in plan.unit_events[least]]
         real = real_event(plan.budgets[least], first, costs)
         return Guarantee(
-            mechanism=f"{plan.mechanism.name} noise on mean gradients clipped at {self.clip:g} a sample",
+            mechanism=self._mechanism(start),
+            public=USUALLY_PUBLIC if start is None else USUALLY_PUBLIC[:-1],
             accountant=self.accountant,
             epsilon=(min(epsilons), max(epsilons)),
             delta=(min(deltas), max(deltas)),
@@ -83,6 +85,10 @@ class PrivateUpdates:
             noise_multiplier=first.noise_std / first.sensitivity,
             real_multiplier=None if real is None else real.noise_std / real.sensitivity,
         )
+
+    def _mechanism(self, start: WarmStart | None) -> str:
+        updates = f"{self.mechanism} noise on mean gradients clipped at {self.clip:g} a sample"
+        return updates if start is None else f"{start.kind.mechanism} for the start, {updates}"
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,13 @@ class PublicModels:
     """Models to start from that tell nothing of anybody's data: known beforehand, or released by a gate."""
 
     models: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.models, OwnModels):
+            raise PrivacyError(
+                "own models are made of private data without noise: they are no start for a private run; "
+                "start from the released ones (run.models)"
+            )
 
 
 def tail_start(n_updates: int) -> int:

@@ -18,8 +18,8 @@ from murmura.randomness.noise import normals
 
 Budgets: TypeAlias = tuple[Budget, ...]
 
-# The number of the one release in the streams of simulated noise.
-RELEASE_UPDATE = 0
+# The number of an agent's first release, as its gate counts them: its place in the streams of noise.
+FIRST_RELEASE = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def release_normals(noise_seed: int, n_agents: int, dimension: int) -> NDArray[n
     """Standard normals for everyone's one release, from the agents' own streams."""
     draws = np.empty((n_agents, dimension))
     for agent in range(n_agents):
-        normals(noise_seed, agent, RELEASE_UPDATE, draws[agent])
+        normals(noise_seed, agent, FIRST_RELEASE, draws[agent])
     return draws
 
 

@@ -21,4 +21,4 @@ def slope_bounds(features: NDArray[Any], clip: float, norm: Norm) -> NDArray[Any
     rounding = 2 * (features.shape[1] + 8) * float(np.finfo(features.dtype).eps)
     bounds = np.zeros_like(lengths)
     np.divide(clip * (1 - rounding), lengths, out=bounds, where=lengths > 0)
-    return bounds.astype(features.dtype)
+    return np.minimum(bounds, np.finfo(features.dtype).max).astype(features.dtype)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from types import FunctionType
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numba import types
@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from murmura.errors import ObjectiveError
 from murmura.objective.sigmoid import sigmoid
-
-Norm: TypeAlias = Literal["l1", "l2"]
+from murmura.privacy.mechanisms import Norm
 
 
 @runtime_checkable

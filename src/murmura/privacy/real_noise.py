@@ -11,6 +11,8 @@ from murmura.privacy.grid import grid_for_mean
 from murmura.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 ACCOUNTANTS = {Gaussian: "zcdp", Laplace: "pld"}
+# Below it privacy loss distributions are not resolved.
+SMALLEST_DELTA = 1e-10
 
 
 def real_event(budget: Budget, simulated: Mechanism, costs: Sequence[float]) -> Mechanism | None:
@@ -21,6 +23,8 @@ def real_event(budget: Budget, simulated: Mechanism, costs: Sequence[float]) -> 
     kind = type(simulated)
     if kind not in ACCOUNTANTS:
         return None
-    accountant = "basic" if budget.delta == 0 else ACCOUNTANTS[kind]
+    accountant = ACCOUNTANTS[kind]
+    if accountant == "pld" and budget.delta < SMALLEST_DELTA:
+        accountant = "basic"
     unit = dataclasses.replace(simulated, sensitivity=1.0, scale=1.0, grid=grid_for_mean(1.0, 1))
     return calibrate(budget, unit, accountant, costs=tuple(costs))[0]

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from murmura.errors import MurmuraError
 from murmura.objective import (
     CollaborativeObjective,
     ConvergenceTheory,
@@ -68,7 +69,10 @@ class Comparison:
         """Named after their methods; of two runs of one method the first is kept."""
         named: dict[str, Trajectory] = {}
         for run in runs:
-            name = NAMES.get(run.method, run.method) if run.guarantee is None else PRIVATE
+            is_private = run.guarantee is not None and run.own_models is not None
+            name = PRIVATE if is_private else NAMES.get(run.method, run.method)
+            if is_private and name in named:
+                raise MurmuraError("a comparison shows one private run; make one comparison for each")
             named.setdefault(name, run)
         return Comparison(problem, named)
 
@@ -97,20 +101,19 @@ class Comparison:
             vectors=run.final.vectors,
             bytes=run.final.bytes,
         )
-        if run.guarantee is None:
+        if run.guarantee is None or run.own_models is None:
             yield row
             return
         row = replace(row, epsilon=max(run.guarantee.epsilon), delta=max(run.guarantee.delta))
         yield replace(row, model="released")
-        if run.own_models is not None:
-            scores = run.own_metrics
-            yield replace(
-                row,
-                model="own",
-                metric=float("nan") if scores is None else float(np.nanmean(scores)),
-                metric_sd=float("nan") if scores is None else float(np.nanstd(scores)),
-                objective=value(run.own_models),
-            )
+        scores = run.own_metrics
+        yield replace(
+            row,
+            model="own",
+            metric=float("nan") if scores is None else float(np.nanmean(scores)),
+            metric_sd=float("nan") if scores is None else float(np.nanstd(scores)),
+            objective=value(np.asarray(run.own_models)),
+        )
 
     @property
     def guarantees(self) -> dict[str, Guarantee]:

@@ -19,6 +19,7 @@ from murmura.errors import DataError, ResumeError
 from murmura.files import write_whole
 from murmura.objective import CappedLogistic, Huber, Logistic, Loss, Quadratic, Softmax
 from murmura.privacy.guarantee import Guarantee
+from murmura.results.own import OwnModels
 
 BUILT_IN_LOSSES = {kind.__name__: kind for kind in (Logistic, CappedLogistic, Softmax, Quadratic, Huber)}
 FORMAT = 1
@@ -64,7 +65,7 @@ class Trajectory:
     settings: Mapping[str, Any]
     stopped: str
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
-    own_models: NDArray[Any] | None = None
+    own_models: OwnModels | None = None
     own_metrics: NDArray[np.float64] | None = None
     guarantee: Guarantee | None = None
 
@@ -159,7 +160,9 @@ class Trajectory:
             loss=loss or _built_in_loss(*about["loss"]),
             agent_names=tuple(arrays["agent_names"].tolist()),
             updates=arrays["updates"],
-            **{name: arrays.get(name) for name in OPTIONAL_ARRAYS},
+            agent_metrics=arrays.get("agent_metrics"),
+            own_models=arrays["own_models"].view(OwnModels) if "own_models" in arrays else None,
+            own_metrics=arrays.get("own_metrics"),
             problem_fingerprint=about["problem_fingerprint"],
             settings=about["settings"],
             stopped=about["stopped"],

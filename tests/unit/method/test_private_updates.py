@@ -1,5 +1,6 @@
 """Private coordinate descent: sensitivity, noise, and all that it refuses."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -77,7 +78,10 @@ def test_each_update_adds_the_planned_noise():
     has_points = problem.population.sample_counts > 0
     ratios = run.models[has_points] / expected[has_points, None]
     assert ratios.std() == pytest.approx(1.0, abs=4 / math.sqrt(2 * ratios.size) + 0.02)
-    assert (run.models[~has_points] == run.models[~has_points]).all()
+    # Agents without samples add none: what they have is a mean of what they heard, with less noise.
+    heard = [run.models[problem.graph.neighbors_of(i)[0]] for i in np.flatnonzero(~has_points).tolist()]
+    for model, others in zip(run.models[~has_points], heard, strict=True):
+        assert np.abs(model).max() <= max(np.abs(others).max(initial=0.0), 1e-12)
 
 
 def test_plans_spend_the_budget_and_no_more():
@@ -141,6 +145,10 @@ def test_own_models_are_no_base_for_another_run():
     own = simulate(problem, private_method(12)).own_models
     with pytest.raises(PrivacyError, match="cannot start from an array"):
         simulate(problem, private_method(12, start=own))
+    assert own is not None
+    for disguised in (own, own[::-1].copy(), 0.5 * own):
+        with pytest.raises(PrivacyError, match="own models are made of private data"):
+            PublicModels(disguised)
 
 
 def test_a_stop_on_the_objective_is_refused():
@@ -168,8 +176,21 @@ def test_budgets_must_fit_the_agents():
 
 
 def test_the_guarantee_is_stated_and_names_leaks():
-    problem = private_problem(1)
-    guarantee = CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5)).guarantee(problem)
+    problem = dataclasses.replace(private_problem(1), derived=("centres of the ratings",))
+    method = CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5))
+    guarantee = method.guarantee(problem)
     assert guarantee is not None
     assert "ε = 1" in guarantee.explain()
+    assert "NOT covered, because derived from private data: centres of the ratings" in guarantee.explain()
+    assert "the start" in guarantee.public
     assert CoordinateDescent().guarantee(problem) is None
+    warm = CoordinateDescent(WarmStart(OutputPerturbation(0.5, 2.0, CappedLogistic())), method.privacy)
+    told = warm.guarantee(problem)
+    assert told is not None
+    assert "output perturbation" in told.explain()
+    assert "the start" not in told.public
+
+
+def test_a_guarantee_is_found_for_any_delta():
+    privacy = PrivateUpdates(Budget(1.0, 1e-12), 2, 0.5, "laplace", "theorem1")
+    assert simulate(private_problem(1), CoordinateDescent(privacy=privacy)).guarantee is not None

@@ -13,7 +13,7 @@ from murmura.errors import PrivacyError
 from murmura.method import released
 from murmura.method.objective_perturbation import ObjectivePerturbation, tilt_scale
 from murmura.method.output_perturbation import OutputPerturbation, bounded_problem, solved_within
-from murmura.method.point_mean import PointMean
+from murmura.method.point_mean import PointMean, unit_rows
 from murmura.method.quality import Smoothed, expected_correlations
 from murmura.method.release_once import ReleaseOnce
 from murmura.method.released import Released, budget_of_each
@@ -27,6 +27,10 @@ from murmura.method.smoothing import (
 from murmura.objective import Huber, LocalObjective, PropagationObjective, Quadratic, Softmax
 from murmura.objective.losses import CappedLogistic
 from murmura.privacy.budget import Budget
+from murmura.privacy.gate import Gate
+from murmura.privacy.ledger import MemoryLedger
+from murmura.privacy.noise import SimulatedNoise
+from murmura.privacy.plan import Plan
 
 BUDGET = Budget(1.0, math.exp(-5))
 # The least normal noise for BUDGET and sensitivity 1, from the exact curve (Balle and Wang 2018).
@@ -400,3 +404,28 @@ def test_nothing_to_release_is_refused():
     problem = problem_of(np.empty((0, 2)), [], Logistic(), [0, 0])
     with pytest.raises(PrivacyError, match="nothing to release"):
         ReleaseOnce(BUDGET).prepare(problem)
+
+
+def test_gates_release_what_the_simulation_says():
+    """Each agent's own gate, with its own event, against the release of all agents at once."""
+    problem = random_problem(3)
+    result = ReleaseOnce(BUDGET, noise_seed=6).release(problem)
+    for agent, event in enumerate(result.events):
+        features, targets = problem.population.samples(agent)
+        if event is None:
+            assert len(targets) == 0
+            continue
+        gate = Gate(Plan(BUDGET, "gdp", (event,)), MemoryLedger("a"), SimulatedNoise(6, agent))
+        release = gate.release_mean(unit_rows(features, targets), 1.0)
+        np.testing.assert_allclose(release.vector, result.vectors[agent], rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("target", [1e15, 1e20, 1e300, -1e308])
+def test_no_target_makes_a_release_fail(target, monkeypatch):
+    """A refusal would tell of it; and the release moves no further than for any other point."""
+    without_noise(monkeypatch)
+    kind = OutputPerturbation(0.5, 2.0, Huber(0.7))
+    features, targets = [[1.0, 0.5], [0.3, -1.0], [0.2, 0.1]], [0.5, -0.2, 0.1]
+    usual = kind.release(problem_of(features, targets, Huber(0.7)), (BUDGET,), 0)
+    far = kind.release(problem_of(features, [*targets[:2], target], Huber(0.7)), (BUDGET,), 0)
+    assert np.linalg.norm(far.vectors - usual.vectors) <= sensitivity_of(usual)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import dp_accounting
@@ -107,3 +109,9 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(ConfigError, match="is a file"):
         invoke(**PAPER, out=tmp_path / "taken")
+
+
+def test_the_command_loads_neither_compiler_nor_plotter():
+    heavy = ("numba", "matplotlib", "dp_accounting")
+    code = f"import sys, murmura.cli.plan; sys.exit(any(name in sys.modules for name in {heavy}))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

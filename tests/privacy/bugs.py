@@ -47,6 +47,13 @@ class RedrawAfterCrash(Bug):
         return encode(last.number, last.vector + noise)
 
 
+class LogIsKept(Bug):
+    """Leaves what it has committed in the log beside the ledger."""
+
+    def __init__(self) -> None:
+        LedgerFile._empty_log = lambda self: None
+
+
 class NoLock(Bug):
     """Lets two processes have the ledger at once. What the second one appends is still refused."""
 
@@ -75,6 +82,7 @@ BUGS: dict[str | None, type[Bug]] = {
     None: Bug,
     "charge after send": ChargeAfterSend,
     "redraw after crash": RedrawAfterCrash,
+    "log is kept": LogIsKept,
     "no lock": NoLock,
     "no lock at all": NoLockAtAll,
 }

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,7 @@ import pytest
 from tests.privacy import nursery, witness, worker
 
 from murmura.errors import LedgerError
-from murmura.privacy.ledger_file import read_statement
+from murmura.privacy.ledger_file import NAME, read_statement
 
 pytestmark = [
     pytest.mark.privacy,
@@ -117,6 +118,11 @@ class Stage:
             raise Violation(f"agent {agent}: a message is not what the ledger says")
         return delivered
 
+    def lose_log(self, agent: int) -> None:
+        """Remove what a dead agent has left beside its ledger, as a cleanup might."""
+        for suffix in ("-wal", "-shm"):
+            (self._of(agent) / f"{NAME}{suffix}").unlink(missing_ok=True)
+
     def _of(self, agent: int) -> Path:
         return self._folder / str(agent)
 
@@ -135,19 +141,23 @@ def stage():
         yield Stage(Path(folder), resources)
 
 
-def kill_at_every_line(stage: Stage, *, updates: int, bug: str | None = None) -> int:
+def kill_at_every_line(
+    stage: Stage, *, updates: int, bug: str | None = None, after_death: Callable[[int], None] = lambda _: None
+) -> int:
     """Kill an agent before its first line of code, the next one before its second, and so on; each twice.
 
     The second death is in the life after the first, on the way through the ledger that it finds.
-    Returns how many lines there are.
+    after_death: what becomes of a dead agent's files. Returns how many lines there are.
     """
     line = 0
     while True:
         line += 1
         agent = stage.new_agent()
         first = stage.live(agent, updates=updates, kill_at=line, bug=bug)
+        after_death(agent)
         stage.check(agent, updates)
         second = stage.live(agent, updates=updates, kill_at=line, bug=bug)
+        after_death(agent)
         stage.check(agent, updates)
         if stage.live(agent, updates=updates, bug=bug) != 0:
             raise Violation(f"agent {agent} cannot live on after it was killed at line {line}")
@@ -199,6 +209,16 @@ def test_killed_at_every_step_of_a_release_once_plan_each_agent_delivers_exactly
 
 def test_killed_at_every_step_of_three_releases(stage):
     assert kill_at_every_line(stage, updates=3) > 300
+
+
+def test_killed_at_every_step_and_then_robbed_of_the_log(stage):
+    """What has left is in the ledger's file itself; only what has not may be lost with the log."""
+    assert kill_at_every_line(stage, updates=2, after_death=stage.lose_log) > 200
+
+
+def test_a_log_that_is_not_emptied_is_found(stage):
+    with pytest.raises(Violation, match=r"charged only|its ledger is gone"):
+        kill_at_every_line(stage, updates=1, bug="log is kept", after_death=stage.lose_log)
 
 
 def test_forks_of_one_process_draw_noise_of_their_own(stage):

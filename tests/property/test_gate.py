@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from murmura.errors import BudgetSpent, LedgerError
+from murmura.errors import BudgetSpent, LedgerError, PrivacyError
 from murmura.privacy.budget import Budget
 from murmura.privacy.filters import ZcdpFilter
 from murmura.privacy.gate import Gate
 from murmura.privacy.grid import grid_for_mean
 from murmura.privacy.ledger import Ledger
-from murmura.privacy.ledger_file import LedgerFile, read_statement
+from murmura.privacy.ledger_file import NAME, LedgerFile, read_statement
 from murmura.privacy.mechanisms import Gaussian
 from murmura.privacy.noise import SecureNoise
 from murmura.privacy.plan import Plan
@@ -65,7 +65,10 @@ class AgentLife(RuleBasedStateMachine):
     def begin(self, has_plan):
         self.has_plan = has_plan
         self.ledger = Ledger.create(self.folder, "anna")
-        self.gate = Gate(PLAN if has_plan else ZcdpFilter(BUDGET), self.ledger, SecureNoise())
+        self.gate = self.new_gate()
+
+    def new_gate(self):
+        return Gate(PLAN if self.has_plan else ZcdpFilter(BUDGET), self.ledger, SecureNoise())
 
     def teardown(self):
         self.ledger.close()
@@ -140,6 +143,33 @@ class AgentLife(RuleBasedStateMachine):
     def a_second_process_is_refused(self):
         with pytest.raises(LedgerError, match="in use"):
             Ledger.open(self.folder, "anna")
+
+    @rule(resumed=st.booleans())
+    def a_second_gate_is_refused(self, resumed):
+        with pytest.raises(LedgerError, match="has a gate already"):
+            Gate.resume(self.ledger, SecureNoise()) if resumed else self.new_gate()
+
+    @rule(share=st.floats(0.2, 1.0))
+    def release_in_post_processing(self, share):
+        def again(noisy, released):
+            return self.release(share).vector
+
+        before = self.gate.consumed
+        with pytest.raises(PrivacyError) as caught:
+            self.release(share, again)
+        assert self.gate.consumed == before + (caught.type is not BudgetSpent)
+
+    @rule()
+    def lose_the_log(self):
+        """The process dies, and someone cleans up what it left beside the ledger."""
+        before = self.gate.consumed
+        kept = (self.folder / NAME).read_bytes()
+        self.ledger._file._resources.close()
+        for path in self.folder.iterdir():
+            path.unlink()
+        (self.folder / NAME).write_bytes(kept)
+        self.restart()
+        assert self.gate.consumed == before
 
     @invariant()
     def everything_is_paid_for(self):

@@ -13,7 +13,8 @@ So the gate itself hands the last released model to the functions that need one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import isclose
 from typing import Any, Final, Self, TypeAlias
 
@@ -37,6 +38,9 @@ Points: TypeAlias = ArrayLike | Callable[[Any], ArrayLike]
 PostProcessing: TypeAlias = Callable[[Vector, Any], ArrayLike]
 
 ROUNDING: Final = 1e-12
+# Why a gate makes no release now.
+IN_A_RELEASE: Final = "a release is being made; points and post-processing cannot make another"
+LEDGER_FAILED: Final = "its last charge could not be written; see to the disk and start the agent again"
 
 
 def unchanged(noisy: Vector, released: Vector | None) -> Vector:
@@ -45,7 +49,7 @@ def unchanged(noisy: Vector, released: Vector | None) -> Vector:
 
 
 class Gate:
-    """One agent's gate.
+    """One agent's gate, and the only one on its ledger.
 
     `policy` is a plan, fixed before the first release, or a filter for spending decided as one goes.
     `start` is a public model that stands for the released one until there is one.
@@ -62,11 +66,14 @@ class Gate:
             noise.check(event)
         self._ledger = ledger
         self._noise = noise
-        ledger.grant(self._spending.text)
-        self._spending.replay([entry.event for entry in ledger.entries])
-        self._last = _last_release(ledger)
         self._start = None if start is None else _read_only(finite(start, 1, "start").copy())
-        self._prepared: tuple[Mechanism, int, NDArray[Any]] | None = None
+        # Only now that nothing is left to be refused: what is granted is granted for ever.
+        ledger.grant(self._spending.text)
+        self._catch_up()
+        ledger.claim()
+        self._last = _last_release(ledger)
+        self._prepared: tuple[Mechanism, int, int, NDArray[Any]] | None = None
+        self._obstacle: str | None = None
 
     @classmethod
     def resume(cls, ledger: Book, noise: Noise, *, start: ArrayLike | None = None) -> Self:
@@ -83,6 +90,7 @@ class Gate:
     @property
     def epsilon_spent(self) -> float:
         """What all consumed events cost together, at the δ of the budget."""
+        self._catch_up()
         return self._spending.epsilon_spent(self.consumed)
 
     @property
@@ -95,9 +103,13 @@ class Gate:
         return self._last
 
     def prepare(self, dimension: int, *, event: Mechanism | None = None) -> None:
-        """Draw the noise of the next release now, so that on the tick nobody can time the sampler."""
-        event = self._next_event(event)
-        self._prepared = (event, dimension, self._noise.draw(event, dimension, self.consumed + 1))
+        """Draw the noise of the next release now, so that on the tick nobody can time the sampler.
+
+        For an agent to call when it starts and after each release. BudgetSpent says that there is no next
+        one: the agent falls silent. Noise that turns out to be for another release is never used.
+        """
+        event, number = self._next_event(event), self.consumed + 1
+        self._prepared = (event, dimension, number, self._noise.draw(event, dimension, number))
 
     def release_mean(
         self, points: Points, clip: float, post: PostProcessing = unchanged, *, event: Mechanism | None = None
@@ -110,15 +122,8 @@ class Gate:
         most 2·clip/m, which has to be the event's sensitivity.
         event: with a filter, what to spend; with a plan the next event is taken.
         """
-        event = self._next_event(event)
-        rows = self._rows(points)
-        sensitivity = 2 * positive(clip, "clip") / len(rows)
-        self._check_sensitivity(event, sensitivity, f"2·clip/m with clip={clip!r} and m={len(rows)}")
-        # Never above what the event is accounted for, were it only by rounding.
-        bound = min(clip, event.sensitivity * len(rows) / 2)
-        if event.grid is None:
-            return self._release(event, clip_rows(rows, bound, event.norm).mean(axis=0), post)
-        return self._release(event, sum_on_grid(rows, bound, event.norm, event.grid), post)
+        with self._next_release(event) as event:
+            return self._release(event, self._mean(event, points, clip), post)
 
     def release_vector(
         self,
@@ -134,17 +139,47 @@ class Gate:
         tolerance of its solver included: unlike a clipped mean, it cannot be enforced here. On a grid the
         event's sensitivity is that of the rounded vector (rounded_sensitivity).
         """
-        event = self._next_event(event)
+        with self._next_release(event) as event:
+            return self._release(event, self._vector(event, vector, sensitivity), post)
+
+    @contextmanager
+    def _next_release(self, wanted: Mechanism | None) -> Iterator[Mechanism]:
+        """The event of a release, which nothing else can spend while the release is made.
+
+        Points and post-processing are code from outside: releasing again from there would spend the same
+        event twice, or show a second noisy value for the price of one.
+        """
+        event = self._next_event(wanted)
+        self._obstacle = IN_A_RELEASE
+        try:
+            yield event
+        finally:
+            if self._obstacle == IN_A_RELEASE:
+                self._obstacle = None
+
+    def _mean(self, event: Mechanism, points: Points, clip: float) -> NDArray[Any]:
+        """The mean of the clipped points; on a grid their sum, in steps."""
+        rows = self._rows(points)
+        sensitivity = 2 * positive(clip, "clip") / len(rows)
+        self._check_sensitivity(event, sensitivity, f"2·clip/m with clip={clip!r} and m={len(rows)}")
+        # Never above what the event is accounted for, were it only by rounding.
+        bound = min(clip, event.sensitivity * len(rows) / 2)
+        if event.grid is None:
+            return clip_rows(rows, bound, event.norm).mean(axis=0)
+        return sum_on_grid(rows, bound, event.norm, event.grid)
+
+    def _vector(self, event: Mechanism, vector: ArrayLike, sensitivity: float) -> NDArray[Any]:
+        """The vector; on a grid rounded, in steps."""
         values = finite(vector, 1, "vector")
         positive(sensitivity, "sensitivity")
         if event.grid is None:
             self._check_sensitivity(event, sensitivity, f"sensitivity={sensitivity!r}")
-            return self._release(event, values, post)
+            return values
         rounded = rounded_sensitivity(sensitivity, len(values), event.grid, event.norm)
         self._check_sensitivity(
             event, rounded, f"sensitivity={sensitivity!r}, rounded in {len(values)} coordinates"
         )
-        return self._release(event, round_to_grid(values, event.grid), post)
+        return round_to_grid(values, event.grid)
 
     def _rows(self, points: Points) -> NDArray[np.float64]:
         """The rows of a mean, all finite.
@@ -158,9 +193,16 @@ class Gate:
         return finite(np.where(np.isfinite(rows).all(axis=-1, keepdims=True), rows, 0.0), 2, "points")
 
     def _next_event(self, wanted: Mechanism | None) -> Mechanism:
-        event = self._spending.next_event(self.consumed, wanted)
+        if self._obstacle is not None:
+            raise PrivacyError(f"agent {self._ledger.agent!r}: {self._obstacle}")
+        self._catch_up()
+        event = self._spending.next_event(wanted)
         self._noise.check(event)
         return event
+
+    def _catch_up(self) -> None:
+        """What is spent is what the ledger says: the gate keeps no account of its own."""
+        self._spending.replay(self._ledger.events_after(self._spending.consumed))
 
     def _check_sensitivity(self, event: Mechanism, sensitivity: float, made_of: str) -> None:
         if not isclose(event.sensitivity, sensitivity, rel_tol=ROUNDING):
@@ -174,24 +216,38 @@ class Gate:
         """Noise, post-processing, one transaction, and then the release."""
         number = self.consumed + 1
         noisy = _read_only((value + self._take_noise(event, len(value), number)) * (event.grid or 1.0))
-        self._spending.charge(event)
         try:
-            model = finite(post(noisy, self.released), 1, "the result of post-processing")
+            payload = encode(number, self._public_model(post(noisy, self.released)))
         except BaseException:
             # Code outside the gate has seen the noisy value: the event is spent, whatever became of it.
-            self._ledger.record(Entry.now(number, event, None))
+            self._record(Entry.now(number, event, None))
             raise
-        payload = encode(number, model)
-        self._ledger.record(Entry.now(number, event, payload))
+        self._record(Entry.now(number, event, payload))
         self._last = _recorded(payload)
         return self._last
+
+    def _record(self, entry: Entry) -> None:
+        """Charge; if that fails, in whatever way, the noisy value that was seen has to be the last one."""
+        self._obstacle = LEDGER_FAILED
+        self._ledger.record(entry)
+        self._obstacle = None
 
     def _take_noise(self, event: Mechanism, dimension: int, number: int) -> NDArray[Any]:
         """The noise that was drawn ahead, once, if it is for this release; else fresh noise."""
         prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared[:2] == (event, dimension):
-            return prepared[2]
+        if prepared is not None and prepared[:3] == (event, dimension, number):
+            return prepared[3]
         return self._noise.draw(event, dimension, number)
+
+    def _public_model(self, values: ArrayLike) -> Vector:
+        """What post-processing returned, if it can be released."""
+        model = np.asarray(values, np.float64)
+        if model.ndim != 1 or not model.size or not np.isfinite(model).all():
+            raise PrivacyError(
+                f"agent {self._ledger.agent!r}: post-processing must return a vector of finite numbers, got "
+                f"shape {model.shape}; nothing was sent, and event {self.consumed + 1} is spent all the same"
+            )
+        return model
 
 
 def _last_release(ledger: Book) -> Release | None:

@@ -15,6 +15,7 @@ from typing import ClassVar, Self
 from murmura.errors import LedgerError
 from murmura.privacy.entries import Account, Entry, Row
 from murmura.privacy.ledger_file import LedgerFile
+from murmura.privacy.mechanisms import Mechanism
 
 
 class Book(ABC):
@@ -25,6 +26,7 @@ class Book(ABC):
     def __init__(self, account: Account, entries: list[Entry]) -> None:
         self._account = account
         self._entries = entries
+        self._is_claimed = False
 
     @property
     def agent(self) -> str:
@@ -43,6 +45,23 @@ class Book(ABC):
     def consumed(self) -> int:
         """How many events are spent, whether or not something was sent for them."""
         return len(self._entries)
+
+    def events_after(self, number: int) -> list[Mechanism]:
+        """What was spent after entry `number`, in order."""
+        return [entry.event for entry in self._entries[number:]]
+
+    def claim(self) -> None:
+        """Take it for one gate, for as long as it is open.
+
+        A second gate would go on from a released model that is no longer the last one, and draw its noise
+        under numbers that the first one uses.
+        """
+        if self._is_claimed:
+            raise LedgerError(
+                f"agent {self.agent!r}: its ledger has a gate already; release through that one, or close "
+                "the ledger and open it again"
+            )
+        self._is_claimed = True
 
     def grant(self, policy: str) -> None:
         """Commit a plan or a filter, once and for all; after a restart the same one may be named again."""

@@ -5,6 +5,11 @@ returns. With a rollback journal the same setting lets a power cut undo a transa
 reported as committed (the deleted journal can come back), and noise that was already sent would be
 drawn a second time.
 
+The log lives in a second file, which is easily lost: a cleanup removes it, a copy leaves it behind, and
+SQLite then takes the rest for a whole, older ledger. So whatever the log holds is moved into the file
+itself, and synced there, before anything that depends on it may leave the agent: after every commit, and
+when the file is opened after a crash between the two.
+
 The lock is an open exclusive transaction on an empty database beside the file. The operating system
 releases it when the process dies, however it dies. Readers need no lock, so that a ledger can be
 looked at while its agent runs.
@@ -57,6 +62,7 @@ class LedgerFile:
             self._resources.enter_context(_locked(folder))
             with _explained(folder):
                 self._connection = self._resources.enter_context(closing(_connect(folder)))
+                self._empty_log()
         except LedgerError:
             self.close()
             raise
@@ -126,9 +132,20 @@ class LedgerFile:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection.execute
                 self._connection.execute("COMMIT")
+                self._empty_log()
         except BaseException:
             self.close()  # rolls back what is not committed
             raise
+
+    def _empty_log(self) -> None:
+        """Move all that is committed from the log into the file, and sync the file."""
+        (is_blocked, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_blocked:
+            raise LedgerError(
+                f"{self._folder}: another process has been reading the ledger for more than "
+                f"{SECONDS_TO_WAIT_FOR_READERS} seconds; nothing was sent; end that one and start the agent "
+                "again: it sends what is charged already"
+            )
 
     def _refuse_foreign_changes(self, n_changed: int) -> None:
         if n_changed != 1:

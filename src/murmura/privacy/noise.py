@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,6 @@ CERTIFICATE_SLACK: Final = 1e-9
 class Noise(Protocol):
     """A source of noise. `draw` gives it in steps of the event's grid, or in its own unit without a grid."""
 
-    is_secure: ClassVar[bool]
-
     def check(self, event: Mechanism) -> None:
         """Refuse an event that this source cannot draw."""
         ...
@@ -45,8 +43,6 @@ class SecureNoise:
     Its sampler takes a time that depends on what it draws, so that the gate draws ahead
     (Gate.prepare) and only adds when the agent wakes.
     """
-
-    is_secure: ClassVar[bool] = True
 
     def check(self, event: Mechanism) -> None:
         """Refuse real-valued events, and any that opendp does not certify at the cost stated in the plan."""
@@ -71,8 +67,6 @@ class SecureNoise:
 
 class SimulatedNoise:
     """Reproducible noise, FOR SIMULATION ONLY: the same for the same seed, agent and number of release."""
-
-    is_secure: ClassVar[bool] = False
 
     def __init__(self, seed: int, agent: int) -> None:
         self._seed = seed

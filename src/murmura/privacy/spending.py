@@ -25,21 +25,18 @@ class Spending(Protocol):
     text: str  # what the ledger is granted
     budget: Budget
     description: str
+    consumed: int  # how many events were noted
 
     def planned(self) -> frozenset[Mechanism]:
         """Every event that is known beforehand."""
         ...
 
-    def next_event(self, consumed: int, wanted: Mechanism | None) -> Mechanism:
-        """What the next release would spend; BudgetSpent if nothing is left for it."""
-        ...
-
-    def charge(self, event: Mechanism) -> None:
-        """Note an event that is spent."""
-        ...
-
     def replay(self, events: Sequence[Mechanism]) -> None:
-        """Note what a ledger says was spent; refuse what this plan or filter cannot have led to."""
+        """Note what a ledger says was spent next; refuse what this plan or filter cannot have led to."""
+        ...
+
+    def next_event(self, wanted: Mechanism | None) -> Mechanism:
+        """What a release would spend after all that was noted; BudgetSpent if nothing is left for it."""
         ...
 
     def epsilon_spent(self, consumed: int) -> float: ...
@@ -52,32 +49,32 @@ class PlanSpending:
         self.text = plan.to_json()
         self.budget = plan.budget
         self.description = f"a plan of {len(plan.events):,}, accounted by {plan.accountant_name}"
+        self.consumed = 0
         self._plan = plan
         self._agent = agent
 
     def planned(self) -> frozenset[Mechanism]:
         return frozenset(self._plan.events)
 
-    def next_event(self, consumed: int, wanted: Mechanism | None) -> Mechanism:
+    def replay(self, events: Sequence[Mechanism]) -> None:
+        consumed = self.consumed + len(events)
+        if tuple(events) != self._plan.events[self.consumed : consumed]:
+            raise LedgerError(
+                f"agent {self._agent!r}: the {consumed} events in its ledger are not the first of its plan"
+            )
+        self.consumed = consumed
+
+    def next_event(self, wanted: Mechanism | None) -> Mechanism:
         if wanted is not None:
             raise PrivacyError(
                 f"agent {self._agent!r}: it has a plan, which says what the next event is; leave event out"
             )
-        if consumed >= len(self._plan.events):
+        if self.consumed >= len(self._plan.events):
             raise BudgetSpent(
                 f"agent {self._agent!r}: all {len(self._plan.events)} events of its plan are spent; it stays "
                 "silent from now on, but may go on learning from what it receives"
             )
-        return self._plan.events[consumed]
-
-    def charge(self, event: Mechanism) -> None:
-        """A plan is paid for as a whole; how much of it is used is the number of entries in the ledger."""
-
-    def replay(self, events: Sequence[Mechanism]) -> None:
-        if tuple(events) != self._plan.events[: len(events)]:
-            raise LedgerError(
-                f"agent {self._agent!r}: the {len(events)} events in its ledger are not the first of its plan"
-            )
+        return self._plan.events[self.consumed]
 
     def epsilon_spent(self, consumed: int) -> float:
         return self._plan.epsilon_spent(consumed)
@@ -95,13 +92,24 @@ class FilterSpending:
         self.text = limit.to_json()
         self.budget = limit.budget
         self.description = f"decided as it goes, under a {limit.name} filter"
+        self.consumed = 0
         self._filter = filter_from_json(self.text)  # a copy that nobody else can charge
         self._agent = agent
 
     def planned(self) -> frozenset[Mechanism]:
         return frozenset()
 
-    def next_event(self, consumed: int, wanted: Mechanism | None) -> Mechanism:
+    def replay(self, events: Sequence[Mechanism]) -> None:
+        try:
+            for event in events:
+                self._filter.charge(event)
+                self.consumed += 1
+        except BudgetSpent as error:
+            raise LedgerError(
+                f"agent {self._agent!r}: its ledger holds more than its filter allows"
+            ) from error
+
+    def next_event(self, wanted: Mechanism | None) -> Mechanism:
         if wanted is None:
             raise PrivacyError(
                 f"agent {self._agent!r}: it has no plan but a filter; say which event to spend"
@@ -113,18 +121,6 @@ class FilterSpending:
                 f"{wanted!r}; stay silent, or add more noise"
             )
         return wanted
-
-    def charge(self, event: Mechanism) -> None:
-        self._filter.charge(event)
-
-    def replay(self, events: Sequence[Mechanism]) -> None:
-        try:
-            for event in events:
-                self._filter.charge(event)
-        except BudgetSpent as error:
-            raise LedgerError(
-                f"agent {self._agent!r}: its ledger holds more than its filter allows"
-            ) from error
 
     def epsilon_spent(self, consumed: int) -> float:
         return type(self._filter)(self.budget, self._filter.events[:consumed]).epsilon_spent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from fractions import Fraction
 
 import dp_accounting
 import numpy as np
@@ -27,6 +28,7 @@ from murmura.privacy.accounting.remark import Remark
 from murmura.privacy.accounting.zcdp import epsilon_of as zcdp_epsilon_of
 from murmura.privacy.accounting.zcdp import rho, rho_of
 from murmura.privacy.budget import Budget
+from murmura.privacy.filters import ZcdpFilter
 from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace
 
 with warnings.catch_warnings():
@@ -219,6 +221,20 @@ def test_the_zcdp_cost_of_laplace_noise_bounds_every_renyi_divergence(epsilon):
     ratios = [RDP_laplace({"b": 1 / epsilon}, order) / order for order in 1 + np.logspace(-3, 3, 300)]
     assert max(ratios) <= rho(Laplace(1.0, 1 / epsilon))
     assert max(ratios) == pytest.approx(rho(Laplace(1.0, 1 / epsilon)), rel=2e-3)
+
+
+@pytest.mark.parametrize("epsilon", [1e-100, 1e-17, 1e-16, 1e-12, 1e-8, 1e-5, 1e-3, 0.0099, 0.01, 0.1, 1.0])
+def test_the_zcdp_cost_of_laplace_noise_is_never_lost_in_rounding(epsilon):
+    """Against the series ε²/2! − ε³/3! + … in exact fractions."""
+    exact = sum(Fraction(-1) ** k * Fraction(epsilon) ** k / math.factorial(k) for k in range(2, 30))
+    assert rho(Laplace(epsilon, 1.0)) == pytest.approx(float(exact), rel=1e-13, abs=0)
+
+
+def test_a_filter_lets_no_event_pass_for_free():
+    """The costs of events of a tiny ε add up to what their ε²/2 add up to."""
+    quiet = Laplace(1e-16, 1.0)
+    spending = ZcdpFilter(Budget(1.0, 1e-5), [quiet] * 100)
+    assert spending._spent == pytest.approx(100 * 1e-32 / 2)
 
 
 # --- Integrals ---

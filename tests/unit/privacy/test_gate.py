@@ -1,13 +1,13 @@
 """The gate: bounded sensitivity, noise, charge, and only then a release; nothing else comes out."""
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from murmura.errors import BudgetSpent, LedgerError, PrivacyError
 from murmura.privacy.budget import Budget
+from murmura.privacy.entries import Entry
 from murmura.privacy.filters import GdpFilter, PureFilter, ZcdpFilter
 from murmura.privacy.gate import Gate
 from murmura.privacy.grid import grid_for_mean, grid_for_vector, rounded_sensitivity
@@ -223,6 +223,121 @@ def test_an_event_whose_noisy_value_was_seen_is_spent_whatever_happens_then(faul
         gate.release_mean(POINTS, CLIP)
 
 
+def test_useless_post_processing_is_told_what_to_return():
+    with pytest.raises(PrivacyError) as caught:
+        gate_for().release_mean(POINTS, CLIP, lambda noisy, released: noisy * np.nan)
+    assert str(caught.value) == (
+        "agent 'anna': post-processing must return a vector of finite numbers, got shape (3,); "
+        "nothing was sent, and event 1 is spent all the same"
+    )
+
+
+@pytest.mark.parametrize("policy", [planned(3), ZcdpFilter(BUDGET)], ids=["plan", "filter"])
+@pytest.mark.parametrize("again", ["new", "resumed"])
+def test_a_ledger_has_one_gate(policy, again):
+    """With a filter each would spend the whole budget; with a plan both would draw under the same number."""
+    ledger = MemoryLedger("anna")
+    first = Gate(policy, ledger, SecureNoise())
+    with pytest.raises(LedgerError, match=r"agent 'anna': its ledger has a gate already"):
+        Gate(policy, ledger, SecureNoise()) if again == "new" else Gate.resume(ledger, SecureNoise())
+    event = ON_GRID.with_multiplier(30.0) if isinstance(policy, ZcdpFilter) else None
+    assert first.release_mean(POINTS, CLIP, event=event).number == 1
+
+
+def test_a_gate_that_was_refused_leaves_the_ledger_to_another():
+    ledger = MemoryLedger("anna")
+    with pytest.raises(PrivacyError):
+        Gate(planned(3), ledger, SecureNoise(), start=[[0.0]])
+    assert Gate(planned(2), ledger, SecureNoise()).consumed == 0
+
+
+def test_what_is_spent_is_what_the_ledger_says():
+    """Entries that came into the ledger without the gate count like its own."""
+    event = dataclasses.replace(ON_GRID, scale=1.001 * planned(2).events[0].scale)
+    ledger = MemoryLedger("anna")
+    gate = Gate(ZcdpFilter(BUDGET), ledger, SecureNoise())
+    gate.release_mean(POINTS, CLIP, event=event)
+    ledger.record(Entry.now(2, event, None))
+    assert gate.epsilon_spent == pytest.approx(BUDGET.epsilon, rel=0.01)
+    with pytest.raises(BudgetSpent):
+        gate.release_mean(POINTS, CLIP, event=event)
+    ledger.record(Entry.now(3, event, None))
+    with pytest.raises(LedgerError, match="more than its filter allows"):
+        gate.release_mean(POINTS, CLIP, event=event)
+
+
+def test_a_plan_follows_the_ledger_too():
+    ledger = MemoryLedger("anna")
+    uneven = Plan.fitting(BUDGET, ON_GRID, accountant="zcdp", costs=[1.0, 2.0, 3.0])
+    gate = Gate(uneven, ledger, SecureNoise())
+    ledger.record(Entry.now(1, uneven.events[0], None))
+    gate.release_mean(POINTS, CLIP)
+    assert tuple(entry.event for entry in ledger.entries) == uneven.events[:2]
+    ledger.record(Entry.now(3, uneven.events[0], None))
+    with pytest.raises(LedgerError, match="the 3 events in its ledger are not the first of its plan"):
+        gate.release_mean(POINTS, CLIP)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda gate, post: gate.release_mean(POINTS, CLIP, post),
+        lambda gate, post: gate.release_vector(POINTS[0], SENSITIVITY, post),
+        lambda gate, post: gate.prepare(DIMENSION),
+    ],
+    ids=["release_mean", "release_vector", "prepare"],
+)
+def test_post_processing_cannot_release_again(again):
+    """It would see two noisy values for the price of one."""
+    gate, seen = gate_for(3), []
+
+    def post(noisy, released):
+        seen.append(noisy)
+        with pytest.raises(PrivacyError, match="agent 'anna': a release is being made"):
+            again(gate, post)
+        return noisy
+
+    for number in (1, 2):
+        assert gate.release_mean(POINTS, CLIP, post).number == number == len(seen) == gate.consumed
+
+
+def test_points_cannot_release_either():
+    """The event that was taken for them would be spent twice."""
+    ledger = MemoryLedger("anna")
+    uneven = Plan.fitting(BUDGET, ON_GRID, accountant="zcdp", costs=[3.0, 1.0])
+    gate = Gate(uneven, ledger, SecureNoise())
+
+    def rows(released):
+        gate.release_mean(POINTS, CLIP)
+        return POINTS
+
+    with pytest.raises(PrivacyError, match="a release is being made"):
+        gate.release_mean(rows, CLIP)
+    assert gate.consumed == 0  # no noisy value was made
+    for _ in uneven.events:
+        gate.release_mean(POINTS, CLIP)
+    assert tuple(entry.event for entry in ledger.entries) == uneven.events
+
+
+@pytest.mark.parametrize("start", [[np.nan], [[0.0]], []])
+def test_a_gate_that_cannot_start_is_granted_nothing(start):
+    """A plan is granted for ever: one that was never used would be lost."""
+    ledger = MemoryLedger("anna")
+    with pytest.raises(PrivacyError, match="start must"):
+        Gate(planned(2), ledger, SecureNoise(), start=start)
+    assert ledger.policy is None
+
+
+def test_noise_that_was_drawn_for_another_number_is_not_used():
+    plan = planned(2, Gaussian(SENSITIVITY, 1.0), "gdp")
+    ledger = MemoryLedger("anna")
+    gate = Gate(plan, ledger, SimulatedNoise(0, 0))
+    gate.prepare(DIMENSION)
+    ledger.record(Entry.now(1, plan.events[0], None))
+    expected = SimulatedNoise(0, 0).draw(plan.events[1], DIMENSION, 2)
+    np.testing.assert_array_equal(gate.release_mean(POINTS * 0, CLIP).vector, expected)
+
+
 def test_noise_is_drawn_ahead_and_used_once():
     noise = CountingNoise()
     gate = Gate(planned(3), MemoryLedger("anna"), noise)
@@ -249,14 +364,6 @@ def test_a_real_agent_cannot_use_simulated_noise(tmp_path):
     ):
         Gate(plan, ledger, SimulatedNoise(0, 0))
     assert read_statement(tmp_path).account.policy is None
-
-
-def test_a_flag_does_not_make_noise_secure(tmp_path):
-    class Pretender(SimulatedNoise):
-        is_secure: ClassVar[bool] = True
-
-    with Ledger.create(tmp_path, "anna") as ledger, pytest.raises(PrivacyError, match="cannot use Pretender"):
-        Gate(planned(1, Gaussian(SENSITIVITY, 1.0), "gdp"), ledger, Pretender(0, 0))
 
 
 def test_real_valued_events_and_secure_noise_do_not_meet():
@@ -326,6 +433,11 @@ def test_nothing_is_released_when_the_ledger_cannot_write(tmp_path):
         with pytest.raises(LedgerError, match="nothing was sent"):
             gate.release_mean(POINTS, CLIP)
         assert gate.last_release() is first
+        drawn = len(noise.draws)
+        for again in (gate.prepare, lambda dimension: gate.release_mean(POINTS, CLIP)):
+            with pytest.raises(PrivacyError, match="last charge could not be written"):
+                again(DIMENSION)  # or post-processing would see noisy values that nobody charges
+        assert len(noise.draws) == drawn
     with Ledger.open(tmp_path, "anna") as ledger:
         again = Gate.resume(ledger, noise)
         assert again.consumed == 1

@@ -2,6 +2,8 @@
 
 import os
 import resource
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -11,11 +13,13 @@ from contextlib import closing
 import pytest
 
 from murmura.errors import LedgerError
+from murmura.privacy import ledger_file
 from murmura.privacy.entries import Entry
 from murmura.privacy.ledger import Ledger, MemoryLedger
 from murmura.privacy.ledger_file import NAME, read_statement
 from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace
 
+LOG_NAME = f"{NAME}-wal"
 EVENTS = (Laplace(0.1, 0.3, 2.0**-20), Gaussian(1 / 3, 2.5), KNorm(1.0, 2.0, dimension=7))
 
 
@@ -76,6 +80,12 @@ def test_both_kinds_are_granted_one_plan_for_ever(fresh):
         fresh.grant("what is left of it")
 
 
+def test_both_kinds_are_claimed_once(fresh):
+    fresh.claim()
+    with pytest.raises(LedgerError, match=r"agent 'anna': its ledger has a gate already.*open it again"):
+        fresh.claim()
+
+
 def test_everything_is_there_after_a_restart(tmp_path):
     entries = filled(tmp_path)
     with Ledger.open(tmp_path, "anna") as again:
@@ -94,6 +104,72 @@ def test_commits_are_synced_to_the_disk(tmp_path):
         ask = ledger._file._connection.execute
         assert ask("PRAGMA synchronous").fetchone() == (2,)  # FULL
         assert ask("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+KILLED_WHILE_IT_RUNS = """
+import os, signal, sys
+from murmura.privacy.entries import Entry
+from murmura.privacy.ledger import Ledger
+from murmura.privacy.ledger_file import LedgerFile
+from murmura.privacy.mechanisms import Gaussian
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+ledger = Ledger.create(sys.argv[1], "anna")
+ledger.grant("some plan")
+for number in (1, 2, 3):
+    if sys.argv[2] == "between commit and checkpoint" and number == 3:
+        LedgerFile._empty_log = die
+    ledger.record(Entry.now(number, Gaussian(1.0, 2.5), b"sent"))
+die()
+"""
+
+
+def killed(folder, when):
+    life = subprocess.run([sys.executable, "-c", KILLED_WHILE_IT_RUNS, folder, when], check=False)
+    assert life.returncode == -signal.SIGKILL
+
+
+def test_after_a_crash_the_log_may_get_lost(tmp_path):
+    """What was recorded may have been sent: without it the agent would spend the same budget again."""
+    killed(tmp_path, "at rest")
+    (tmp_path / LOG_NAME).unlink()
+    with Ledger.open(tmp_path, "anna") as again:
+        assert (again.consumed, again.policy) == (3, "some plan")
+
+
+def test_what_is_found_in_the_log_after_a_crash_is_kept_before_it_is_sent_again(tmp_path):
+    killed(tmp_path, "between commit and checkpoint")
+    assert (tmp_path / LOG_NAME).stat().st_size > 0
+    with Ledger.open(tmp_path, "anna") as again:
+        assert again.consumed == 3
+        assert (tmp_path / LOG_NAME).stat().st_size == 0
+
+
+def test_a_copy_of_the_file_alone_is_whole(tmp_path):
+    """Also while the agent runs."""
+    (tmp_path / "copy").mkdir()
+    with Ledger.create(tmp_path / "anna", "anna") as ledger:
+        ledger.grant("some plan")
+        for number in (1, 2, 3):
+            ledger.record(Entry.now(number, EVENTS[0], b"sent"))
+            shutil.copy(tmp_path / "anna" / NAME, tmp_path / "copy")
+            with Ledger.open(tmp_path / "copy", "anna") as copy:
+                assert copy.entries == ledger.entries
+
+
+def test_a_reader_that_never_ends_stops_the_agent_and_costs_nothing(tmp_path, monkeypatch):
+    """What the file itself does not hold may not be sent; it is sent after the next start."""
+    filled(tmp_path)
+    monkeypatch.setattr(ledger_file, "SECONDS_TO_WAIT_FOR_READERS", 0.05)
+    with Ledger.open(tmp_path, "anna") as ledger, closing(sqlite3.connect(tmp_path / NAME)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM account").fetchone()
+        with pytest.raises(LedgerError, match=r"reading the ledger .*nothing was sent; end that one"):
+            ledger.record(Entry.now(6, EVENTS[0], b"six"))
+    with Ledger.open(tmp_path, "anna") as again:
+        assert again.entries[-1].payload == b"six"
 
 
 def test_a_lost_ledger_is_no_new_budget(tmp_path):
@@ -177,6 +253,26 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(tmp_path):
         assert again.entries == entries
         again.record(Entry.now(6, EVENTS[0], b"there is room again"))
     assert read_statement(tmp_path).problems == ()
+
+
+def test_a_disk_that_is_full_after_the_commit_keeps_the_charge_and_sends_nothing(tmp_path):
+    """The log has room for the entry, the file itself has not: it is charged, and sent after a restart."""
+    filled(tmp_path)
+    ledger = Ledger.open(tmp_path, "anna")
+    ledger.record(Entry.now(6, EVENTS[0], os.urandom(16_000)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (32_768, limits[1]))
+    payload = os.urandom(12_000)
+    try:
+        with pytest.raises(LedgerError, match=r"cannot be used: .*nothing was sent; .*is it full"):
+            ledger.record(Entry.now(7, EVENTS[0], payload))
+        with pytest.raises(LedgerError, match="cannot be used"):
+            Ledger.open(tmp_path, "anna")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        ledger.close()
+    with Ledger.open(tmp_path, "anna") as again:
+        assert again.entries[-1].payload == payload
 
 
 DAMAGE = {

@@ -113,7 +113,6 @@ def test_simulated_noise_stays_off_the_grid():
         SimulatedNoise(0, 0).draw(SECURE_EVENTS[0], 3, 1)
 
 
-def test_each_kind_knows_what_it_is():
-    assert SecureNoise().is_secure
-    assert not SimulatedNoise(0, 0).is_secure
+def test_simulated_noise_is_no_kind_of_secure_noise():
+    """A gate tells the two apart by their class."""
     assert not isinstance(SimulatedNoise(0, 0), SecureNoise)

@@ -26,6 +26,8 @@ from murmura.privacy.budget import Budget
 from murmura.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 _PRECISION = 1e-13
+# Below this ε the terms of ε + e^(−ε) − 1 cancel to fewer digits than its series has.
+_SMALL_EPSILON = 0.01
 
 
 class Zcdp(Accountant):
@@ -50,9 +52,16 @@ def rho(event: Mechanism) -> float:
         return 0.5 / event.multiplier**2
     epsilon = pure_epsilon(event, Zcdp.name)
     if isinstance(event, Laplace) and event.grid is None:
-        # The smaller one: rounding spoils the first where ε is tiny and both are the same.
-        return min(epsilon + math.expm1(-epsilon), epsilon**2 / 2)
+        return _rho_of_laplace(epsilon)
     return epsilon**2 / 2
+
+
+def _rho_of_laplace(epsilon: float) -> float:
+    """ε + e^(−ε) − 1; for small ε by ε²/2! − ε³/3! + …, which is no smaller when a positive term ends it."""
+    if epsilon >= _SMALL_EPSILON:
+        return epsilon + math.expm1(-epsilon)
+    x = epsilon
+    return x**2 * (1 / 2 - x * (1 / 6 - x * (1 / 24 - x * (1 / 120 - x / 720))))
 
 
 def epsilon_of(rho: float, delta: float) -> float:

@@ -58,8 +58,6 @@ def secure(seed: int, run: int) -> Noise:
 class NoNoise:
     """What an attacker who knows a data set computes: the same release without noise."""
 
-    is_secure: ClassVar[bool] = False
-
     def check(self, event: Mechanism) -> None:
         """It draws nothing, so that it draws everything."""
 

@@ -18,7 +18,7 @@ from murmura.method.released import budget_of_each, release_multiplier
 from murmura.objective import Problem, solve_local_models
 from murmura.privacy.budget import Budget
 from murmura.privacy.grid import clip_rows
-from murmura.privacy.guarantee import Guarantee
+from murmura.privacy.guarantee import Guarantee, spans
 from murmura.randomness.noise import GAUSSIAN, LAPLACE, standard_noise
 
 # Of ε, for the label or target; the rest, and all of δ, is for the features.
@@ -53,13 +53,12 @@ class LocalDP:
 
     def guarantee(self, problem: Problem) -> Guarantee:
         """What holds for every perturbed point, and so for all that is learned from them."""
-        budgets = set(budget_of_each(problem, self.budgets))
-        epsilons, deltas = [b.epsilon for b in budgets], [b.delta for b in budgets]
+        epsilon, delta = spans(budget_of_each(problem, self.budgets))
         return Guarantee(
             mechanism="noise on every point itself, labels by randomised response",
             accountant="basic",
-            epsilon=(min(epsilons), max(epsilons)),
-            delta=(min(deltas), max(deltas)),
+            epsilon=epsilon,
+            delta=delta,
             leaks=problem.leaks,
         )
 

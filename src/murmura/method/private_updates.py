@@ -14,7 +14,7 @@ from murmura.method.output_perturbation import OutputPerturbation
 from murmura.objective import Problem
 from murmura.privacy.allocation import uniform
 from murmura.privacy.budget import Budget
-from murmura.privacy.guarantee import USUALLY_PUBLIC, Guarantee
+from murmura.privacy.guarantee import USUALLY_PUBLIC, Guarantee, spans
 from murmura.privacy.noise_plan import MechanismName, NoisePlan, plan_noise
 from murmura.privacy.real_noise import real_event
 from murmura.results.own import OwnModels
@@ -70,8 +70,8 @@ class PrivateUpdates:
     def guarantee(self, problem: Problem, start: WarmStart | None = None) -> Guarantee:
         """What holds for everything that the agents send."""
         plan = self.plan(problem, start)
-        epsilons, deltas = [b.epsilon for b in plan.budgets], [b.delta for b in plan.budgets]
-        least = min(range(len(plan.budgets)), key=lambda row: epsilons[row])
+        epsilon, delta = spans(plan.budgets)
+        least = min(range(len(plan.budgets)), key=lambda row: plan.budgets[row].epsilon)
         first = plan.unit_events[least][0]
         costs = [1 / event.multiplier for event in plan.unit_events[least]]
         real = real_event(plan.budgets[least], first, costs)
@@ -79,8 +79,8 @@ class PrivateUpdates:
             mechanism=self._mechanism(start),
             public=USUALLY_PUBLIC if start is None else USUALLY_PUBLIC[:-1],
             accountant=self.accountant,
-            epsilon=(min(epsilons), max(epsilons)),
-            delta=(min(deltas), max(deltas)),
+            epsilon=epsilon,
+            delta=delta,
             leaks=problem.leaks,
             noise_multiplier=first.noise_std / first.sensitivity,
             real_multiplier=None if real is None else real.noise_std / real.sensitivity,

@@ -28,7 +28,7 @@ from murmura.method.smoothing import (
 from murmura.objective import Problem
 from murmura.objective.passes import neighbor_sums
 from murmura.privacy.budget import Budget
-from murmura.privacy.guarantee import Guarantee
+from murmura.privacy.guarantee import Guarantee, spans
 from murmura.privacy.mechanisms import Gaussian
 from murmura.privacy.real_noise import real_event
 
@@ -102,12 +102,12 @@ class ReleaseOnce:
         budgets = set(budget_of_each(problem, self.budgets))
         least = min(budgets, key=lambda budget: budget.epsilon)
         simulated, real = self._multipliers(least)
-        epsilons, deltas = [b.epsilon for b in budgets], [b.delta for b in budgets]
+        epsilon, delta = spans(budgets)
         return Guarantee(
             mechanism=self.kind.mechanism,
             accountant=self.kind.accountant,
-            epsilon=(min(epsilons), max(epsilons)),
-            delta=(min(deltas), max(deltas)),
+            epsilon=epsilon,
+            delta=delta,
             leaks=problem.leaks,
             noise_multiplier=simulated,
             real_multiplier=real,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from murmura.privacy.budget import Budget
 from murmura.privacy.plan import Plan
 
 NOT_PRIVATE = "not differentially private"
@@ -54,14 +55,13 @@ class Guarantee:
         simulated: bool = True,
     ) -> Self:
         """What these plans, one per agent, guarantee together: each agent is protected by its own."""
-        budgets = {plan.budget for plan in plans}
-        epsilons, deltas = [b.epsilon for b in budgets], [b.delta for b in budgets]
+        epsilon, delta = spans(plan.budget for plan in plans)
         mechanisms = {_words(event.name) for plan in set(plans) for event in set(plan.events)}
         return cls(
             mechanism=" and ".join(sorted(mechanisms)),
             accountant=" and ".join(sorted({plan.accountant_name for plan in plans})),
-            epsilon=(min(epsilons), max(epsilons)),
-            delta=(min(deltas), max(deltas)),
+            epsilon=epsilon,
+            delta=delta,
             public=tuple(public),
             leaks=tuple(leaks),
             enforced=enforced,
@@ -123,6 +123,13 @@ class Guarantee:
     @property
     def _parameters(self) -> str:
         return f"{_span('ε', self.epsilon)}, {_span('δ', self.delta)}"
+
+
+def spans(budgets: Iterable[Budget]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The least and the largest ε, and the least and the largest δ, over agents."""
+    distinct = set(budgets)
+    epsilons, deltas = [b.epsilon for b in distinct], [b.delta for b in distinct]
+    return (min(epsilons), max(epsilons)), (min(deltas), max(deltas))
 
 
 def _span(letter: str, values: tuple[float, float]) -> str:

@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from murmura.privacy.accounting import calibrate
+from murmura.privacy.accounting.pld import LEAST_DELTA
 from murmura.privacy.budget import Budget
 from murmura.privacy.grid import grid_for_mean
 from murmura.privacy.mechanisms import Gaussian, Laplace, Mechanism
 
 ACCOUNTANTS = {Gaussian: "zcdp", Laplace: "pld"}
-# Below it privacy loss distributions are not resolved.
-SMALLEST_DELTA = 1e-10
 
 
 def real_event(budget: Budget, simulated: Mechanism, costs: Sequence[float]) -> Mechanism | None:
@@ -24,7 +23,7 @@ def real_event(budget: Budget, simulated: Mechanism, costs: Sequence[float]) -> 
     if kind not in ACCOUNTANTS:
         return None
     accountant = ACCOUNTANTS[kind]
-    if accountant == "pld" and budget.delta < SMALLEST_DELTA:
+    if accountant == "pld" and budget.delta < LEAST_DELTA:
         accountant = "basic"
     unit = dataclasses.replace(simulated, sensitivity=1.0, scale=1.0, grid=grid_for_mean(1.0, 1))
     return calibrate(budget, unit, accountant, costs=tuple(costs))[0]

@@ -1,0 +1,112 @@
+"""Agents of the protocol in one process: delivers relays, counts them, and can lose some."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.sparse import csgraph
+
+from murmura.graph import SimilarityGraph
+from murmura.method.lowpass.central import Smoothing, nothing_smoothed
+from murmura.method.lowpass.protocol import LowPassAgent, Public
+from murmura.method.released import Released
+from murmura.privacy.messages import Relay
+
+BYTES_PER_NUMBER = 8
+
+
+@dataclass
+class Traffic:
+    """Vectors and bytes sent along edges, by stage of the protocol."""
+
+    vectors: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+
+    def count(self, relay: Relay, receivers: int) -> None:
+        stage = relay.stage.split("/")[0]
+        self.vectors[stage] = self.vectors.get(stage, 0) + receivers
+        sent = receivers * BYTES_PER_NUMBER * len(relay.vector)
+        self.bytes[stage] = self.bytes.get(stage, 0) + sent
+
+    @property
+    def all_vectors(self) -> int:
+        return sum(self.vectors.values())
+
+    @property
+    def all_bytes(self) -> int:
+        return sum(self.bytes.values())
+
+
+Loses = Callable[[Relay, int], bool]
+
+
+def never(relay: Relay, receiver: int) -> bool:
+    """No relay is lost."""
+    return False
+
+
+def run_protocol(
+    graph: SimilarityGraph, released: Released, signal_power: float | None, *, loses: Loses = never
+) -> tuple[Smoothing, Traffic]:
+    """The protocol with all agents, until each has its outcome.
+
+    loses: whether a relay is lost on its way to a receiver. When nothing is on its way any more, all
+    agents that wait have a time-out.
+    """
+    agents = {agent.number: agent for agent in _agents(graph, released, signal_power)}
+    traffic, post = Traffic(), deque[tuple[int, Relay]]()
+
+    def send(relays: list[Relay]) -> None:
+        for relay in relays:
+            neighbors = graph.neighbors_of(relay.sender)[0].tolist()
+            traffic.count(relay, len(neighbors))
+            post.extend((other, relay) for other in neighbors if not loses(relay, other))
+
+    for agent in agents.values():
+        send(agent.start())
+    while any(agent.outcome is None for agent in agents.values()):
+        while post:
+            receiver, relay = post.popleft()
+            send(agents[receiver].on_relay(relay))
+        for agent in agents.values():
+            send(agent.on_timeout())
+    return _collected(graph, agents, released.vectors.shape[1]), traffic
+
+
+def reaches(graph: SimilarityGraph) -> np.ndarray:
+    """For each agent a bound on the hops between any two agents of its component: twice one's farthest."""
+    hops = np.zeros(graph.n_agents, np.int64)
+    for component in range(int(graph.components.max(initial=-1)) + 1):
+        agents = np.flatnonzero(graph.components == component)
+        farthest = csgraph.dijkstra(graph.to_scipy(), indices=agents[0], unweighted=True)[agents].max()
+        hops[agents] = 2 * int(farthest)
+    return hops
+
+
+def _agents(graph: SimilarityGraph, released: Released, signal_power: float | None) -> Iterator[LowPassAgent]:
+    bounds = reaches(graph)
+    for agent in np.flatnonzero(graph.neighbor_counts).tolist():
+        public = Public(
+            released.vectors[agent],
+            float(released.variances[agent]),
+            float(released.noise_variances[agent]),
+            signal_power,
+        )
+        neighbors, weights = graph.neighbors_of(agent)
+        ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
+        yield LowPassAgent(agent, public, ties, int(bounds[agent]))
+
+
+def _collected(graph: SimilarityGraph, agents: dict[int, LowPassAgent], dimension: int) -> Smoothing:
+    found = nothing_smoothed(graph.n_agents, dimension)
+    for number, agent in agents.items():
+        outcome = agent.outcome
+        assert outcome is not None
+        for whole, part in zip(found.beliefs, outcome.beliefs, strict=True):
+            whole[number] = part[0]
+        found.degrees[number], found.hops[number] = outcome.choice.degree, outcome.hops
+        found.chances[number] = outcome.choice.chance
+    return found

@@ -1,0 +1,199 @@
+"""LowPass between neighbors: what one agent does with its release and the relays that it gets.
+
+An agent knows its own release, the public variance of it, its ties, and a public bound on the hops
+between two agents. It never learns the graph or how many agents there are. Stages, in order:
+
+    mixing    push-sum of one number: how many rounds everyone needs to agree, a number of the graph;
+    mean      push-sum of the releases and of the public noise: everyone gets the same mean;
+    hop       a hop of the filter after the other, until a degree is too narrow (see `choice`);
+    tally     push-sum of what everyone tallied at the degrees since the last time.
+
+What is sent is made of releases, relays and public values alone. The agent is given no population, and
+this module cannot import one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmura.errors import SimulationError
+from murmura.method.lowpass.choice import (
+    Beliefs,
+    Choice,
+    Figures,
+    Mean,
+    Signal,
+    believe,
+    choose,
+    guessed_signal,
+    mean_of,
+    measured_signal,
+    usable,
+)
+from murmura.method.lowpass.filter import DEGREES, jackson_weights, next_degrees
+from murmura.method.lowpass.gossip import Conversation, Heard, Neighborhood, Sending, Vector
+from murmura.method.lowpass.rows import (
+    NOISE_LEFT,
+    Rows,
+    public_noise,
+    quotients,
+    released_powers,
+    tallies,
+    weighted,
+)
+from murmura.privacy.messages import Relay
+
+
+@dataclass(frozen=True)
+class Public:
+    """What an agent tells everyone: its release, s² of one coordinate, and the part of it that is noise.
+
+    signal_power: ‖t‖² of what is released if it is known beforehand; the same for all agents.
+    """
+
+    vector: NDArray[np.float64]
+    variance: float
+    noise_variance: float
+    signal_power: float | None
+
+
+class Outcome(NamedTuple):
+    """What an agent ends with: one row of beliefs, the choice that all agents made, and the hops they did."""
+
+    beliefs: Beliefs
+    choice: Choice
+    hops: int
+
+
+class LowPassAgent:
+    """One agent without input or output: it is told what arrives and when it waited too long.
+
+    It does a round when it holds that round from every neighbor, or after a time-out without the
+    missing ones. Each method returns the relays to send to all neighbors. `outcome` is None until the end.
+    """
+
+    def __init__(self, number: int, public: Public, weights: Mapping[int, float], reach: int) -> None:
+        if not weights:
+            raise SimulationError(f"agent {number} has no neighbor; it learns alone")
+        self.number = number
+        self.outcome: Outcome | None = None
+        self._neighbors = frozenset(weights)
+        self._conversation = _collaborate(number, public, Neighborhood(dict(weights), reach))
+        self._waiting: tuple[str, int] | None = None
+        self._rounds: dict[str, int] = {}
+        self._inbox: dict[tuple[str, int], dict[int, Vector]] = {}
+
+    def start(self) -> list[Relay]:
+        """The first message."""
+        return [self._said(next(self._conversation)), *self._go_on()]
+
+    def on_relay(self, relay: Relay) -> list[Relay]:
+        """Keep what arrived, and do the rounds that are now complete; what comes too late is left aside."""
+        if relay.sender not in self._neighbors:
+            raise SimulationError(f"agent {self.number} got a relay from {relay.sender}, not a neighbor")
+        self._inbox.setdefault((relay.stage, relay.round), {})[relay.sender] = relay.vector
+        return self._go_on()
+
+    def on_timeout(self) -> list[Relay]:
+        """Do the present round with those who were heard."""
+        relays = self._round() if self._waiting is not None else []
+        return relays + self._go_on()
+
+    def _go_on(self) -> list[Relay]:
+        relays: list[Relay] = []
+        while self._waiting is not None and len(self._inbox.get(self._waiting, {})) == len(self._neighbors):
+            relays += self._round()
+        return relays
+
+    def _round(self) -> list[Relay]:
+        assert self._waiting is not None
+        heard: Heard = self._inbox.pop(self._waiting, {})
+        try:
+            return [self._said(self._conversation.send(heard))]
+        except StopIteration as end:
+            self._waiting, self.outcome = None, end.value
+            self._inbox.clear()
+            return []
+
+    def _said(self, sending: Sending) -> Relay:
+        """Rounds are counted within a stage, so that no two relays of an agent have the same tag."""
+        number = self._rounds.get(sending.stage, 0)
+        self._rounds[sending.stage] = number + 1
+        self._waiting = (sending.stage, number)
+        return Relay(self.number, sending.stage, number, sending.vector)
+
+
+def _collaborate(number: int, public: Public, neighborhood: Neighborhood) -> Conversation[Outcome]:
+    """The whole protocol, as one agent sees it."""
+    variances = np.array([public.variance])
+    released = Rows(public.vector[None], public_noise(np.array([number]), variances))
+    columns = weighted(released, variances)[0]
+    # With one column of public noise at first: the number of rounds is the graph's, whatever is mixed.
+    probe = yield from neighborhood.mean("mixing", columns[-2:])
+    mixed = yield from neighborhood.mean("mean", columns, probe.rounds)
+    means = Rows.of_columns(mixed.mean[None])
+    own = _Own(released.less(means), variances, means, mixed.rounds)
+    signal = yield from _signal(public, own, neighborhood)
+    hops, figures = [columns], []
+    smoothed: list[Rows] = []
+    while usable(figures, own.mean) is None:
+        degrees = next_degrees(len(figures))
+        yield from _hop_to(degrees[-1], hops, neighborhood)
+        fresh = [quotients((jackson_weights(d) @ np.array(hops[: d + 1]))[None], means) for d in degrees]
+        tallied = yield from own.mean_over_agents(f"tally/{degrees[0]}", fresh, neighborhood)
+        figures += [Figures(*row) for row in tallied.tolist()]
+        smoothed += fresh
+    choice = choose(figures[: usable(figures, own.mean)], own.mean, signal)
+    chosen = smoothed[DEGREES.index(choice.degree)]
+    left = tallies(own.before, chosen, variances)[:, NOISE_LEFT]
+    return Outcome(believe(chosen.vectors, left, choice, own.mean, signal), choice, len(hops) - 1)
+
+
+def _hop_to(degree: int, hops: list[Vector], neighborhood: Neighborhood) -> Conversation[None]:
+    """Chebyshev's recursion up to a degree: T_1 = P·T_0, T_q = 2P·T_(q−1) − T_(q−2)."""
+    while len(hops) <= degree:
+        hopped = yield from neighborhood.hop("hop", hops[-1])
+        hops.append(hopped if len(hops) == 1 else 2 * hopped - hops[-2])
+
+
+class _Own:
+    """What an agent keeps for the tallies: its own row before smoothing, and the mean that all share."""
+
+    def __init__(self, before: Rows, variances: NDArray[np.float64], means: Rows, rounds: int) -> None:
+        self.before, self.variances, self.mean = before, variances, mean_of(means)
+        self._rounds = rounds
+
+    def mean_over_agents(
+        self, stage: str, smoothed: list[Rows], neighborhood: Neighborhood
+    ) -> Conversation[NDArray[np.float64]]:
+        """Means of tallies over agents, weighted by precision, one row per degree."""
+        rows = [tallies(self.before, after, self.variances)[0] for after in smoothed]
+        units = self.mean.variance * np.array([len(self.mean.vector), len(self.mean.vector), 1, 0])
+        return (
+            yield from self.gossiped(stage, np.array(rows), np.where(units > 0, units, 1.0), neighborhood)
+        )
+
+    def gossiped(
+        self, stage: str, rows: NDArray[np.float64], units: NDArray[np.float64], neighborhood: Neighborhood
+    ) -> Conversation[NDArray[np.float64]]:
+        """In units that make all entries comparable, since gossip ends by the largest."""
+        precision = 1 / self.variances
+        numbers = (rows / units).ravel()
+        sums = np.concatenate([precision * numbers, precision])
+        mixed = yield from neighborhood.mean(stage, sums, self._rounds)
+        return mixed.mean.reshape(rows.shape) * units
+
+
+def _signal(public: Public, own: _Own, neighborhood: Neighborhood) -> Conversation[Signal]:
+    mean: Mean = own.mean
+    if public.signal_power is not None:
+        return guessed_signal(public.signal_power, mean)
+    powers = released_powers(own.before, own.variances, np.array([public.noise_variance]))
+    units = mean.variance * np.array([len(mean.vector), 1])
+    square, variance = (yield from own.gossiped("power", powers, units, neighborhood))[0]
+    return measured_signal(float(square), float(variance), mean)

@@ -1,0 +1,94 @@
+"""What each agent computes of its own row, alike in the central computation and in the protocol.
+
+An agent's row holds its released vector and columns of public noise as large as that of the release:
+whatever is done to the first is done to the others, and so everyone sees how much noise is left.
+Nothing here can receive a population.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Columns of public noise: they tell a variance to about 10 %.
+NOISE_COLUMNS: Final = 200
+# Everyone knows it, so that everyone could draw anyone's noise.
+PUBLIC_SEED: Final = 0
+# Place of the noise left among an agent's tallies.
+NOISE_LEFT: Final = 2
+
+
+class Rows(NamedTuple):
+    """One row per agent, of an agent alone or of many: vectors of p coordinates, then public noise."""
+
+    vectors: NDArray[np.float64]
+    noise: NDArray[np.float64]
+
+    @classmethod
+    def of_columns(cls, columns: NDArray[np.float64]) -> Rows:
+        return cls(columns[:, :-NOISE_COLUMNS], columns[:, -NOISE_COLUMNS:])
+
+    def columns(self) -> NDArray[np.float64]:
+        return np.hstack([self.vectors, self.noise])
+
+    def less(self, mean: Rows) -> Rows:
+        """With a mean over all agents subtracted."""
+        return Rows(self.vectors - mean.vectors, self.noise - mean.noise)
+
+
+def public_noise(agents: NDArray[np.integer], variances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each agent's noise columns, a function of its number alone; none for an agent that released nothing."""
+    scales = np.sqrt(np.where(np.isfinite(variances), variances, 0.0))
+    rows = np.empty((len(agents), NOISE_COLUMNS))
+    for row, agent in zip(rows, agents.tolist(), strict=True):
+        row[:] = np.random.Generator(np.random.Philox(key=[PUBLIC_SEED, agent])).standard_normal(
+            NOISE_COLUMNS
+        )
+    return scales[:, None] * rows
+
+
+def weighted(rows: Rows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[row/s², 1/s²]: what is filtered and gossiped."""
+    precisions = (1 / variances)[:, None]
+    return np.hstack([precisions * rows.columns(), precisions])
+
+
+def quotients(sums: NDArray[np.float64], mean: Rows) -> Rows:
+    """Rows less the mean, from filtered [row/s², 1/s²]; 0 where the filter left no precision.
+
+    The quotient of a filtered constant is that constant, so that the mean can be subtracted afterwards.
+    """
+    precisions = sums[:, -1:]
+    has_precision = precisions > 0
+    rows = sums[:, :-1] / np.where(has_precision, precisions, 1.0) - mean.columns()
+    return Rows.of_columns(np.where(has_precision, rows, 0.0))
+
+
+def tallies(before: Rows, after: Rows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Per agent: agreement, power, noise left per coordinate, and its own share in its smoothed vector.
+
+    The own share F_ii is the covariance of noise before and after over s_i². Agreement is
+    ⟨v_i, a_i − F_ii·v_i⟩: the noise in v_i is in none of the others' vectors, so that on average it is
+    what the others say of the truth of i. Power is ‖a_i‖² less the noise in it.
+    """
+    dimension = before.vectors.shape[1]
+    left = _products(after.noise, after.noise) / NOISE_COLUMNS
+    own = np.clip(_products(before.noise, after.noise) / NOISE_COLUMNS / variances, 0.0, 1.0)
+    agreement = _products(before.vectors, after.vectors) - own * _products(before.vectors, before.vectors)
+    power = _products(after.vectors, after.vectors) - dimension * left
+    return np.column_stack([agreement, power, left, own])
+
+
+def released_powers(
+    before: Rows, variances: NDArray[np.float64], noise_variances: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Per agent: ‖v_i‖² less the noise in it, and s_i²; both 0 for an agent that released nothing."""
+    dimension = before.vectors.shape[1]
+    squares = _products(before.vectors, before.vectors) - dimension * noise_variances
+    return np.where(np.isfinite(variances)[:, None], np.column_stack([squares, variances]), 0.0)
+
+
+def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.einsum("ij,ij->i", left, right)

@@ -1,0 +1,157 @@
+"""`murmura reproduce`, on experiments of a moment."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from types import ModuleType
+
+import experiments
+import pytest
+import typer
+from experiments.result import Claim, Curve, Result, Row, summary
+from matplotlib.figure import Figure
+from typer.testing import CliRunner
+
+from murmura.cli.reproduce import reproduce
+from murmura.errors import ConfigError, DataError, MurmuraError
+
+app = typer.Typer()
+app.command()(reproduce)
+
+
+def measure(seed):
+    return 0.7 + 0.01 * seed
+
+
+class Tiny(ModuleType):
+    """An experiment that counts how often it computes."""
+
+    TITLE = "Figure 9: a <b>small</b> one"
+    CAPTION = "What is drawn."
+
+    def __init__(self, name):
+        super().__init__(f"experiments.{name}")
+        self.NAME = name
+
+    def run(self, scale, book):
+        seeds = scale.pick(quick=range(2), full=range(3))
+        book.expect(len(seeds))
+        values = [book.compute(f"seed{seed}", measure, seed) for seed in seeds]
+        common = {"agents": 100, "dimension": 5, "model": "own", "metric": "accuracy"}
+        return Result(
+            self.NAME,
+            seeds,
+            [
+                Row("local", variant="baseline", paper=0.71, **common, **summary(values)),
+                Row(
+                    "private",
+                    variant="published",
+                    ours=0.9,
+                    epsilon=0.5,
+                    more={"guarantee": "not differentially private"},
+                    **common,
+                ),
+            ],
+            guarantees=["Nothing is guaranteed.\nReally."],
+            curves=[Curve("line", [0, 1], [0, 1])],
+            claims=[Claim("It is small", True), Claim("It is large", False), Claim("Ours is", True, "ours")],
+        )
+
+    def picture(self, result):
+        figure = Figure()
+        figure.subplots().plot(result.curve("line").x, result.curve("line").y)
+        return figure
+
+    def story(self, result):
+        return f"Local models reach {result.find(what='local').ours:.3f}."
+
+
+class Broken(Tiny):
+    def run(self, scale, book):
+        raise DataError("there is no such data set")
+
+
+@pytest.fixture
+def known(monkeypatch):
+    monkeypatch.setattr(experiments, "NAMES", ("fig8", "fig9"))
+    for name in experiments.NAMES:
+        monkeypatch.setitem(sys.modules, f"experiments.{name}", Tiny(name))
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.usefixtures("known")
+def test_it_writes_numbers_pictures_and_a_page(tmp_path):
+    done = run("fig9", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    document = json.loads((tmp_path / "fig9.json").read_text())
+    assert document["name"] == "fig9"
+    assert document["seeds"] == [0, 1, 2]
+    assert [row["verdict"] for row in document["rows"]] == ["holds", ""]
+    assert document["quick"] is False
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".work",
+        "fig9.json",
+        "fig9.png",
+        "fig9.svg",
+        "report.html",
+    }
+    page = (tmp_path / "report.html").read_text()
+    assert "a &lt;b&gt;small&lt;/b&gt; one" in page
+    assert "Local models reach 0.710." in page
+    assert "not private" in page
+    assert not re.search(r'(src|href)="(?!#)', page)
+
+
+@pytest.mark.usefixtures("known")
+def test_the_page_has_all_that_was_run_in_the_folder(tmp_path):
+    run("fig9", "--out", tmp_path, "--quick")
+    run("fig8", "--out", tmp_path, "--quick")
+    page = (tmp_path / "report.html").read_text()
+    assert page.index('<section id="fig8">') < page.index('<section id="fig9">')
+    assert "A quick run" in page
+
+
+@pytest.mark.usefixtures("known")
+def test_quick_and_full_runs_do_not_mix(tmp_path):
+    run("fig9", "--out", tmp_path, "--quick")
+    assert json.loads((tmp_path / "fig9.json").read_text())["seeds"] == [0, 1]
+    run("fig9", "--out", tmp_path)
+    assert json.loads((tmp_path / "fig9.json").read_text())["seeds"] == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("known")
+def test_the_story_is_told_from_full_runs(tmp_path):
+    story = tmp_path / "reproduction.md"
+    refused = run("all", "--out", tmp_path / "out", "--quick", "--docs", story)
+    assert isinstance(refused.exception, ConfigError)
+    assert not story.exists()
+    done = run("all", "--out", tmp_path / "out", "--docs", story)
+    assert done.exit_code == 0, done.output
+    text = story.read_text()
+    assert "## What held\n\n- It is small ([fig8]" in text
+    assert "## What did not\n\n- It is large" in text
+    assert "Local models reach 0.710." in text
+    assert "Of 1 published values: 1 holds." in text
+
+
+@pytest.mark.usefixtures("known")
+def test_an_unknown_name_is_refused_before_anything_is_done(tmp_path):
+    done = run("fig9", "fig7", "--out", tmp_path / "out")
+    assert isinstance(done.exception, ConfigError)
+    assert "'fig7' is no experiment; there are fig8, fig9 and all" in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("known")
+def test_one_that_fails_does_not_keep_the_others_waiting(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "experiments.fig8", Broken("fig8"))
+    done = run("all", "--out", tmp_path)
+    assert isinstance(done.exception, MurmuraError)
+    assert "not reproduced: fig8" in str(done.exception)
+    assert (tmp_path / "fig9.json").is_file()
+    assert (tmp_path / "report.html").is_file()

@@ -1,0 +1,358 @@
+"""The low-pass method: a filter that is one, choices that follow the evidence, anchors that help."""
+
+import math
+
+import numpy as np
+import pytest
+from tests.support import random_problem
+
+from murmura import (
+    Logistic,
+    Population,
+    Problem,
+    SimilarityGraph,
+    angular_graph,
+    linear_classification,
+)
+from murmura.errors import ObjectiveError, PrivacyError
+from murmura.method.lowpass import LowPass
+from murmura.method.lowpass.central import smooth
+from murmura.method.lowpass.choice import (
+    Choice,
+    Figures,
+    Mean,
+    Signal,
+    believe,
+    choose,
+    guessed_signal,
+    is_wide_enough,
+    measured_signal,
+    usable,
+)
+from murmura.method.lowpass.filter import DEGREES, hops_to_judge, jackson_weights, next_degrees
+from murmura.method.lowpass.finish import finish_around_models
+from murmura.method.lowpass.rows import NOISE_COLUMNS, Rows, public_noise, quotients, tallies, weighted
+from murmura.method.output_perturbation import OutputPerturbation
+from murmura.objective import Huber, Quadratic
+from murmura.objective.finish import solve_anchored_models
+from murmura.objective.solitary import solve_local_models
+from murmura.privacy.budget import Budget
+
+BUDGET = Budget(1.0, math.exp(-5))
+
+
+def ring(n_agents, shortcuts=0):
+    edges = {(k, (k + 1) % n_agents) for k in range(n_agents)} | {
+        (k, (k + 2) % n_agents) for k in range(n_agents)
+    }
+    random = np.random.default_rng(0)
+    edges |= {tuple(random.choice(n_agents, 2, replace=False).tolist()) for _ in range(shortcuts)}
+    unique = sorted({(min(edge), max(edge)) for edge in edges})
+    return SimilarityGraph.from_edges(n_agents, np.array(unique), source="edges")
+
+
+def waves(n_agents, dimension, length):
+    """Truths that turn once along the ring."""
+    angles = 2 * np.pi * np.arange(n_agents) / n_agents
+    truths = np.zeros((n_agents, dimension))
+    truths[:, 0], truths[:, 1] = np.cos(angles), np.sin(angles)
+    return length * truths
+
+
+def smoothed(graph, truths, variance, seed, signal_power):
+    noise = np.random.default_rng(seed).normal(size=truths.shape) * math.sqrt(variance)
+    variances = np.full(len(truths), variance)
+    return smooth(graph, truths + noise, variances, variances, signal_power)
+
+
+# The filter.
+
+
+def test_degrees_grow_by_the_root_of_two():
+    assert DEGREES[:9] == (2, 3, 4, 6, 8, 11, 16, 23, 32)
+    assert (np.diff(DEGREES) > 0).all()
+
+
+def test_hops_are_those_of_whole_batches():
+    assert next_degrees(0) == (2, 3, 4, 6, 8)
+    assert next_degrees(5) == (11, 16)
+    assert [hops_to_judge(count) for count in (1, 5, 6, 7, 8)] == [8, 8, 16, 16, 32]
+
+
+@pytest.mark.parametrize("degree", DEGREES[:12])
+def test_jackson_weights_make_a_low_pass(degree):
+    """1 at the eigenvalue 1, never negative, and a fiftieth or less beyond three half-widths π/degree."""
+    weights = jackson_weights(degree)
+    angles = np.linspace(0, np.pi, 2001)
+    response = np.cos(np.outer(angles, np.arange(degree + 1))) @ weights
+    assert response[0] == pytest.approx(1)
+    assert response.min() > -1e-12
+    assert response[angles > 3 * np.pi / degree].max(initial=0.0) < 0.02
+
+
+def test_a_filtered_constant_is_that_constant_whatever_the_precisions():
+    graph = ring(20, shortcuts=5)
+    variances = np.random.default_rng(1).uniform(0.1, 9.0, 20)
+    vectors = np.tile([3.0, -2.0], (20, 1))
+    result = smooth(graph, vectors, variances, variances, None)
+    np.testing.assert_allclose(result.beliefs.vectors, vectors, rtol=0.2)
+    # The mean is all there is; how much of it is believed is Wiener's share, the same for all agents.
+    assert np.ptp(result.beliefs.vectors, axis=0).max() < 1e-9
+
+
+def test_an_agent_without_a_release_gets_that_of_its_neighbors():
+    graph = ring(30)
+    truths = waves(30, 2, 1.0)
+    variances = np.full(30, 0.01)
+    variances[4] = np.inf
+    vectors = np.where(np.isfinite(variances)[:, None], truths, 0.0)
+    beliefs = smooth(graph, vectors, variances, np.where(np.isfinite(variances), 0.01, 0.0), 1.0).beliefs
+    cosine = beliefs.vectors[4] @ truths[4] / np.linalg.norm(beliefs.vectors[4])
+    assert cosine > 0.99
+
+
+def test_nobody_hears_from_another_component():
+    both = SimilarityGraph.from_edges(8, np.array([(0, 1), (1, 2), (2, 3), (0, 3), (4, 5), (5, 6), (6, 7)]))
+    random = np.random.default_rng(0)
+    vectors, variances = random.normal(size=(8, 3)), np.full(8, 0.3)
+    before = smooth(both, vectors, variances, variances, None).beliefs.vectors[:4]
+    vectors[4:] += 5
+    after = smooth(both, vectors, variances, variances, None).beliefs.vectors[:4]
+    np.testing.assert_array_equal(before, after)
+
+
+# What one agent tallies.
+
+
+def test_public_noise_is_a_function_of_the_agent_alone():
+    variances = np.array([0.5, 2.0, np.inf])
+    rows = public_noise(np.array([7, 3, 5]), variances)
+    np.testing.assert_array_equal(rows[1], public_noise(np.array([3]), variances[1:2])[0])
+    assert not rows[2].any()
+    np.testing.assert_allclose((rows[:2] ** 2).mean(axis=1), variances[:2], rtol=0.5)
+
+
+def test_tallies_of_pure_noise_are_zero_on_average():
+    """400 agents of which each mixes its own vector with independent ones: means within 5 standard errors."""
+    random = np.random.default_rng(2)
+    n_agents, dimension, variance = 400, 50, 2.0
+    own, others = (
+        Rows(
+            random.normal(size=(n_agents, dimension)) * math.sqrt(variance),
+            random.normal(size=(n_agents, NOISE_COLUMNS)) * math.sqrt(variance),
+        )
+        for _ in range(2)
+    )
+    after = Rows.of_columns(0.3 * own.columns() + 0.7 * others.columns())
+    agreement, power, left, share = tallies(own, after, np.full(n_agents, variance)).T
+    assert abs(agreement.mean()) < 5 * agreement.std() / math.sqrt(n_agents)
+    assert abs(power.mean()) < 5 * power.std() / math.sqrt(n_agents)
+    assert left.mean() == pytest.approx(variance * (0.09 + 0.49), rel=0.05)
+    assert share.mean() == pytest.approx(0.3, abs=0.02)
+
+
+def test_quotients_divide_by_the_precision_that_came_along():
+    rows = Rows(np.array([[4.0]]), np.zeros((1, NOISE_COLUMNS)))
+    sums = weighted(rows, np.array([0.5]))
+    none = Rows(np.zeros((1, 1)), np.zeros((1, NOISE_COLUMNS)))
+    assert quotients(sums, none).vectors[0, 0] == 4.0
+    assert quotients(-sums, none).vectors[0, 0] == 0.0
+
+
+# The choice.
+
+
+def figures_of(modes, agreement, power, mean):
+    return [Figures(a, q, k * mean.variance, 0.01) for k, a, q in zip(modes, agreement, power, strict=True)]
+
+
+def test_a_filter_must_let_two_modes_pass_evenly():
+    assert is_wide_enough(2.0, 2.0)
+    assert not is_wide_enough(1.0, 1.0)  # one mode that passes whole
+    assert not is_wide_enough(0.2, 0.001)
+
+
+def test_degrees_are_judged_until_one_is_too_narrow():
+    mean = Mean(np.zeros(4), 1e-3)
+    flat = [0.0] * 4
+    assert usable(figures_of([9, 5, 3, 2.5], flat, flat, mean), mean) is None
+    assert usable(figures_of([9, 5, 2, 2.6], flat, flat, mean), mean) == 2
+    assert usable(figures_of([0.1, 0.1, 0.1, 0.1], flat, flat, mean), mean) == 1
+
+
+def test_precise_measurements_decide_the_degree():
+    """Without noise worth mentioning the degree that agrees best wins, and the guess counts for nothing."""
+    mean, signal = Mean(np.zeros(4), 1e-9), Signal(0.0, 1.0)
+    choice = choose(figures_of([9, 5, 3], [0.3, 0.9, 0.5], [0.9, 0.85, 0.8], mean), mean, signal)
+    assert choice.degree == DEGREES[1]
+    assert choice.agreement == pytest.approx(0.9, abs=1e-3)
+    assert choice.is_useful
+
+
+def test_a_useless_graph_is_found_out():
+    mean, signal = Mean(np.zeros(20), 1e-3), Signal(0.0, 1.0)
+    choice = choose(figures_of([9, 5], [0.0, 0.0], [0.0, 0.0], mean), mean, signal)
+    assert not choice.is_useful
+    beliefs = believe(np.ones((3, 20)), np.full(3, 0.01), choice, mean, signal)
+    assert not beliefs.collaborates.any()
+    assert not beliefs.vectors.any()
+
+
+def test_under_much_noise_the_guess_is_all_there_is():
+    mean, signal = Mean(np.zeros(100), 10.0), Signal(0.0, 1.0)
+    wild = choose(figures_of([9, 5], [50.0, -80.0], [3.0, 9.0], mean), mean, signal)
+    calm = choose(figures_of([9, 5], [0.0, 0.0], [0.0, 0.0], mean), mean, signal)
+    assert wild.agreement == pytest.approx(calm.agreement, rel=0.02)
+    shares = believe(np.ones((1, 100)), np.array([50.0]), wild, mean, signal).shares
+    assert shares[0] < 1e-3
+
+
+def test_a_mean_counts_where_it_stands_out():
+    loud, quiet = Mean(np.full(50, 0.3), 1e-3), Mean(np.full(50, 0.03), 1e-3)
+    assert loud.power == pytest.approx(50 * (0.09 - 1e-3))
+    assert quiet.power == 0.0
+    assert guessed_signal(1.0, loud).of_deviations == pytest.approx(0.1)
+    assert measured_signal(-4.0, 0.2, quiet).of_deviations > 0
+
+
+def test_beliefs_of_exact_vectors_are_those_vectors():
+    mean, signal = Mean(np.zeros(3), 1e-12), Signal(0.0, 1.0)
+    vectors = np.array([[1.0, 0.0, 0.0], [0.0, 0.6, 0.8]])
+    beliefs = believe(vectors, np.full(2, 1e-12), Choice(2, 1.0, 1.0, 1.0), mean, signal)
+    np.testing.assert_allclose(beliefs.vectors, vectors, rtol=1e-6)
+    np.testing.assert_allclose(beliefs.shares, 1, rtol=1e-6)
+
+
+# Together.
+
+
+def test_slow_waves_come_out_of_the_noise():
+    """Noise of forty times the signal's power, 400 agents on a ring: nearly all of it goes."""
+    truths = waves(400, 10, 1.0)
+    result = smoothed(ring(400), truths, 4.0, 0, 1.0)
+    found = result.beliefs.vectors
+    cosines = (found * truths).sum(axis=1) / np.linalg.norm(found, axis=1)
+    assert cosines.mean() > 0.8
+    assert result.degrees[0] > 16
+    # What agents think of their vectors is what these are worth, or less.
+    assert 0.6 < np.sqrt(result.beliefs.shares).mean() < cosines.mean() + 0.05
+
+
+def test_wrong_edges_are_found_out_from_the_releases():
+    """The same truths in random order: neighbors have nothing in common."""
+    truths = np.random.default_rng(3).permutation(waves(400, 10, 1.0))
+    result = smoothed(ring(400), truths, 1.0, 0, 1.0)
+    assert result.chances[0] < 0.5
+    assert not result.beliefs.collaborates.any()
+
+
+def test_models_of_any_scale_are_smoothed_alike():
+    graph, truths = ring(60), waves(60, 5, 1.0) + 2.0
+    noise = 0.3 * np.random.default_rng(0).normal(size=truths.shape)
+    variances = np.full(60, 0.09)
+    one, other = (
+        smooth(graph, scale * (truths + noise), scale**2 * variances, scale**2 * variances, None)
+        for scale in (1.0, 1e-4)
+    )
+    np.testing.assert_allclose(1e-4 * one.beliefs.vectors, other.beliefs.vectors, rtol=1e-9)
+    np.testing.assert_allclose(one.beliefs.shares, other.beliefs.shares, rtol=1e-9)
+    assert np.abs(one.beliefs.vectors - truths).mean() < 0.1
+
+
+def test_agents_without_neighbors_keep_their_local_models():
+    problem = random_problem(0, density=0.0)
+    own = LowPass(BUDGET).solve(problem).own_models
+    np.testing.assert_allclose(own, solve_local_models(problem), atol=1e-5)
+
+
+def test_budgets_may_differ_and_the_guarantee_says_so():
+    problem = random_problem(1, density=0.6)
+    budgets = [BUDGET, Budget(0.3, 1e-5)] * 6
+    method = LowPass(budgets)
+    guarantee = method.guarantee(problem)
+    assert guarantee.epsilon == (0.3, 1.0)
+    assert guarantee.delta == (1e-5, BUDGET.delta)
+    has_points = problem.population.sample_counts > 0
+    variances = method.release(problem).noise_variances
+    assert variances[1::2][has_points[1::2]].min() > variances[::2][has_points[::2]].min()
+    assert np.isfinite(method.solve(problem).own_models).all()
+
+
+def test_features_may_have_any_scale():
+    task = linear_classification(40, 4, seed=1, test_samples=1)
+    graph = angular_graph(task.targets, source="targets")
+    population = task.train
+    larger = Population.packed(1e4 * population.features, population.targets, population.offsets)
+    method = LowPass(Budget(5.0, 0.01))
+    one, two = (method.solve(Problem(each, graph)) for each in (population, larger))
+    assert one.smoothing.beliefs.collaborates.all()
+    np.testing.assert_allclose(one.smoothing.beliefs.vectors, two.smoothing.beliefs.vectors, rtol=1e-9)
+    np.testing.assert_allclose(one.own_models, 1e4 * two.own_models, rtol=1e-3, atol=1e-4)
+
+
+def test_nothing_to_release_is_refused():
+    empty = Population.packed(np.zeros((0, 2)), np.zeros(0), np.zeros(3, np.int64))
+    problem = Problem(empty, SimilarityGraph.from_edges(2, np.array([(0, 1)])), Logistic())
+    with pytest.raises(PrivacyError, match="nothing to release"):
+        LowPass(BUDGET).release(problem)
+
+
+# The quadratic loss.
+
+
+def regression(seed, n_agents=100, dimension=10, common=1.0):
+    """Truths that turn along a ring of agents, around a common one; 10 to 60 points each."""
+    random = np.random.default_rng(seed)
+    truths = waves(n_agents, dimension, 0.7) + common * random.normal(size=dimension) / math.sqrt(dimension)
+    counts = random.integers(10, 61, n_agents)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    features = random.uniform(-1, 1, (offsets[-1], dimension))
+    targets = np.einsum("ij,ij->i", features, np.repeat(truths, counts, axis=0))
+    targets += 0.3 * random.normal(size=offsets[-1])
+    return Problem(Population.packed(features, targets, offsets), ring(n_agents), Quadratic()), truths
+
+
+def errors(models, truths):
+    return np.linalg.norm(models - truths, axis=1)
+
+
+KIND = OutputPerturbation(l2=0.1, feature_bound=2.0, loss=Huber(0.5))
+
+
+def test_quadratic_models_gain():
+    """Errors of own models over those of local ones, four instances with a good budget; measured .92."""
+    shares = []
+    for seed in range(4):
+        problem, truths = regression(seed)
+        own = LowPass(Budget(3.0, math.exp(-5)), KIND, noise_seed=seed).solve(problem).own_models
+        local = solve_local_models(problem)
+        shares.append(errors(own, truths).mean() / errors(local, truths).mean())
+    assert np.mean(shares) < 0.96
+
+
+def test_a_hopeless_budget_leaves_quadratic_models_local():
+    problem, truths = regression(5)
+    own = LowPass(Budget(0.02, 1e-6), KIND).solve(problem).own_models
+    local = solve_local_models(problem)
+    assert errors(own, truths).mean() <= 1.01 * errors(local, truths).mean()
+
+
+def test_a_certain_anchor_is_kept_and_an_uncertain_one_ignored():
+    problem, truths = regression(6, n_agents=12)
+    certain = finish_around_models(problem, truths, np.full(12, 1e-9))
+    assert errors(certain, truths).mean() < 0.1 * np.linalg.norm(truths, axis=1).min()
+    uncertain = finish_around_models(problem, -truths, np.full(12, 1e9))
+    expected = solve_anchored_models(problem, np.zeros_like(truths), problem.l2_penalties)
+    np.testing.assert_allclose(uncertain, expected, atol=1e-6)
+
+
+def test_an_anchor_that_is_too_short_is_stretched():
+    problem, truths = regression(7, n_agents=12)
+    own = finish_around_models(problem, 0.7 * truths, np.full(12, 1e-6))
+    lengths = np.linalg.norm(own, axis=1) / np.linalg.norm(truths, axis=1)
+    assert lengths.mean() == pytest.approx(1.0, abs=0.1)
+
+
+def test_anchored_models_are_for_residuals():
+    with pytest.raises(ObjectiveError, match="residual"):
+        finish_around_models(random_problem(0), np.zeros((12, 3)), np.ones(12))

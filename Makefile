@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test slow privacy check lock clean
+.PHONY: help demo test slow privacy paper check lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,13 +25,16 @@ demo: $(VENV)/.installed ## 100 agents learn alone and together; writes demo-out
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test: $(VENV)/.installed-dev ## the quick tests
-	@$(PYTEST) -m "not slow and not privacy"
+	@$(PYTEST) -m "not slow and not privacy and not paper"
 
 slow: $(VENV)/.installed-dev ## the long tests: statistics over many runs, the paper's numbers
 	@$(PYTEST) -m slow
 
 privacy: $(VENV)/.installed-dev ## the long tests of privacy: crashes, attacks, accuracy within a budget
 	@$(PYTEST) -m privacy
+
+paper: $(VENV)/.installed-dev ## the long tests of what is reproduced and of what goes beyond the paper
+	@$(PYTEST) -m paper
 
 check: $(VENV)/.installed-dev ## formatting, lint, types and the one-way flow of imports
 	@echo "ruff format" && $(BIN)/ruff format --check .
@@ -53,7 +56,7 @@ lock: | $(BIN)/python ## choose and pin the newest dependencies anew
 
 clean: ## remove what demo, tests and tools have written (not .venv)
 	@rm -rf demo-out build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src tests benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamps are older than pyproject.toml or a lock file when something has to be installed again.
 $(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python

@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test slow privacy paper check lock clean
+.PHONY: help demo test slow privacy paper peers check lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +25,7 @@ demo: $(VENV)/.installed ## 100 agents learn alone and together; writes demo-out
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test: $(VENV)/.installed-dev ## the quick tests
-	@$(PYTEST) -m "not slow and not privacy and not paper"
+	@$(PYTEST) -m "not slow and not privacy and not paper and not network"
 
 slow: $(VENV)/.installed-dev ## the long tests: statistics over many runs, the paper's numbers
 	@$(PYTEST) -m slow
@@ -35,6 +35,9 @@ privacy: $(VENV)/.installed-dev ## the long tests of privacy: crashes, attacks, 
 
 paper: $(VENV)/.installed-dev ## the long tests of what is reproduced and of what goes beyond the paper
 	@$(PYTEST) -m paper
+
+peers: $(VENV)/.installed-dev ## the long tests of real peers: processes, sockets, faults, hostile messages
+	@$(PYTEST) -m network
 
 check: $(VENV)/.installed-dev ## formatting, lint, types and the one-way flow of imports
 	@echo "ruff format" && $(BIN)/ruff format --check .

@@ -10,6 +10,8 @@
     ├── PrivacyError       something that would break a guarantee, or cannot be guaranteed
     │   ├── BudgetSpent    a release that the budget or the plan does not allow any more
     │   └── LedgerError    a ledger that is damaged, in use, or does not belong to the agent
+    ├── NetworkError       an agent, a message or a folder that a real network cannot use
+    │   └── IdentityError  a certificate, a key or a signature that does not hold
     └── MissingExtra       an optional dependency that is not installed
 
 Messages name the agent, the field and the value, and say what to do about it.
@@ -56,6 +58,14 @@ class BudgetSpent(PrivacyError):
 
 class LedgerError(PrivacyError):
     """A ledger that is damaged, in use, or does not belong to the agent."""
+
+
+class NetworkError(MurmuraError):
+    """An agent, a message or a folder that a real network cannot use."""
+
+
+class IdentityError(NetworkError):
+    """A certificate, a key or a signature that does not hold."""
 
 
 class MissingExtra(MurmuraError, ImportError):

@@ -1,0 +1,1 @@
+"""Real peers: the same agents on real machines."""

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from murmura.cli.console import say_error, version
 from murmura.errors import MurmuraError
 
-COMMANDS = ("demo", "simulate", "reproduce", "plan", "audit", "ledger", "bench")
+COMMANDS = ("demo", "simulate", "reproduce", "plan", "audit", "ledger", "network", "agent", "bench")
 
 
 class Commands(TyperGroup):

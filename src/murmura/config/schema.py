@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from murmura.config.fields import Section, Seed
 from murmura.config.misfits import misfits
+from murmura.config.network import Network
 from murmura.config.problems import problem_lines
 from murmura.config.sections import Data, Engine, Graph, Method, Objective, Privacy
 from murmura.errors import ConfigError
@@ -27,6 +28,7 @@ class Config(Section):
     method: Method
     privacy: Privacy
     engine: Engine = Engine()
+    network: Network = Network()
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Config:

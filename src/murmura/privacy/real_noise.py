@@ -19,11 +19,13 @@ def real_event(budget: Budget, simulated: Mechanism, costs: Sequence[float]) -> 
 
     On the grid normal noise is proven for zCDP alone, Laplace noise for its own discrete law.
     """
-    kind = type(simulated)
-    if kind not in ACCOUNTANTS:
+    if type(simulated) not in ACCOUNTANTS:
         return None
-    accountant = ACCOUNTANTS[kind]
-    if accountant == "pld" and budget.delta < LEAST_DELTA:
-        accountant = "basic"
     unit = dataclasses.replace(simulated, sensitivity=1.0, scale=1.0, grid=grid_for_mean(1.0, 1))
-    return calibrate(budget, unit, accountant, costs=tuple(costs))[0]
+    return calibrate(budget, unit, accountant_of(unit, budget), costs=tuple(costs))[0]
+
+
+def accountant_of(event: Mechanism, budget: Budget) -> str:
+    """The tightest that is proven for this kind of integer noise."""
+    accountant = ACCOUNTANTS[type(event)]
+    return "basic" if accountant == "pld" and budget.delta < LEAST_DELTA else accountant

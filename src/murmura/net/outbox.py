@@ -1,0 +1,164 @@
+"""What makes an agent's messages ready to leave: numbered, signed, and on disk before they are handed out.
+
+`PlainOutbox` keeps the bytes in the agent's store. `GateOutbox` sends what a gate released, which the gate's
+ledger holds already. Both begin with message 0, the public model that the agent started from, so that a
+neighbor knows that it is there before its first update.
+
+After a restart both hand out the same bytes: signatures are deterministic, and nothing is drawn again. They
+differ where neighbors hold a later message than the agent itself, which shows that its disk is an old copy.
+An agent without privacy takes its own message back and goes on from there. One with a gate has spent budget
+that its ledger does not know of, and must not release anything any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murmura.agent import Message
+from murmura.errors import PrivacyError
+from murmura.net.signing import SigningKey
+from murmura.net.store import Sent, Store
+from murmura.net.wire import MAX_NUMBER, ModelBody, PrivacyLabel, open_signed, sign
+from murmura.privacy.gate import Gate
+from murmura.privacy.ledger import Book
+from murmura.privacy.messages import decode, encode
+
+
+class Outbox(Protocol):
+    """Where a node gets the bytes from that it sends."""
+
+    spends: bool
+    """Whether a message costs something, so that none is made for nobody."""
+
+    @property
+    def last(self) -> Sent:
+        """What may be sent any time, again and again."""
+        ...
+
+    @property
+    def model(self) -> NDArray[Any]:
+        """The model in the last message."""
+        ...
+
+    def ready(self, message: Message) -> Sent:
+        """Put a new message on disk; when this returns, the bytes may leave."""
+        ...
+
+    def knows(self, echo: Sent) -> bool:
+        """Whether a message of this agent, which a neighbor showed it, is one that its disk knows of."""
+        ...
+
+    def take_back(self, later: Sent) -> None:
+        """Go on from a later message of one's own that a neighbor held."""
+        ...
+
+
+class Signer:
+    """Signs an agent's models with its key, for its network, under its label."""
+
+    def __init__(self, network: str, sender: str, privacy: PrivacyLabel, key: SigningKey) -> None:
+        self._network = network
+        self._sender = sender
+        self._privacy: PrivacyLabel = privacy
+        self._key = key
+
+    def signed(self, number: int, payload: bytes) -> Sent:
+        if not 0 <= number <= MAX_NUMBER:
+            raise PrivacyError(f"agent {self._sender!r}: there is no message with number={number}")
+        body = ModelBody(self._network, self._sender, number, self._privacy, payload)
+        return Sent(number, sign(body, self._key))
+
+
+class PlainOutbox:
+    """The messages of an agent that protects nothing: one without privacy, or one that has no points."""
+
+    spends = False
+
+    def __init__(self, signer: Signer, store: Store, start: NDArray[Any]) -> None:
+        self._signer = signer
+        self._store = store
+        sent = store.load().sent
+        self._last = signer.signed(0, encode(0, np.asarray(start, np.float64))) if sent is None else sent
+        self._model = _model_in(self._last.data)
+
+    @property
+    def last(self) -> Sent:
+        return self._last
+
+    @property
+    def model(self) -> NDArray[Any]:
+        return self._model
+
+    def ready(self, message: Message) -> Sent:
+        number = self._last.number + 1
+        model = np.asarray(message.model, np.float64)
+        self._keep(self._signer.signed(number, encode(number, model)), model)
+        return self._last
+
+    def knows(self, echo: Sent) -> bool:
+        return echo.number <= self._last.number
+
+    def take_back(self, later: Sent) -> None:
+        self._keep(later, _model_in(later.data))
+
+    def _keep(self, sent: Sent, model: NDArray[Any]) -> None:
+        self._store.save_sent(sent)
+        self._last, self._model = sent, model
+
+
+class GateOutbox:
+    """The messages of an agent with a gate: what the gate released, and nothing else."""
+
+    spends = True
+
+    def __init__(self, signer: Signer, gate: Gate, ledger: Book) -> None:
+        """ledger: the gate's own, which has the bytes of all that was released."""
+        self._signer = signer
+        self._gate = gate
+        self._ledger = ledger
+        release = gate.last_release()
+        if release is not None:
+            self._last = signer.signed(release.number, release.payload)
+        elif gate.released is not None:
+            self._last = signer.signed(0, encode(0, gate.released))
+        else:
+            raise PrivacyError("the gate of an agent that sends models needs a public start")
+
+    @property
+    def last(self) -> Sent:
+        return self._last
+
+    @property
+    def model(self) -> NDArray[Any]:
+        assert self._gate.released is not None  # it began with a start
+        return self._gate.released
+
+    def ready(self, message: Message) -> Sent:
+        if message.release is None:
+            raise PrivacyError(
+                f"agent {message.sender!r}: message {message.number} did not come from its gate; an agent "
+                "with a budget sends nothing else"
+            )
+        self._last = self._signer.signed(message.release.number, message.release.payload)
+        return self._last
+
+    def knows(self, echo: Sent) -> bool:
+        if echo.number == self._last.number:
+            return echo.data == self._last.data
+        if not 0 < echo.number <= self._ledger.consumed:
+            return echo.number == 0
+        return _payload_in(echo.data) == self._ledger.entries[echo.number - 1].payload
+
+    def take_back(self, later: Sent) -> None:
+        raise PrivacyError("an agent with a budget goes on from its ledger alone")
+
+
+def _model_in(data: bytes) -> NDArray[np.float64]:
+    return decode(_payload_in(data))[1]
+
+
+def _payload_in(data: bytes) -> bytes:
+    return open_signed(data, len(data)).body.payload

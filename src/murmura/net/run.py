@@ -1,0 +1,87 @@
+"""Run a folder's agents until a signal comes: what `murmura agent run` does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+from murmura.errors import MurmuraError, NetworkError
+from murmura.net.folder import IDENTITY_FOLDER, HostFolder
+from murmura.net.host import Host, Resident
+from murmura.net.identity import TlsFiles
+from murmura.net.logs import EventLog
+from murmura.net.metrics import MetricsServer
+from murmura.net.resident import open_resident
+from murmura.net.signing import Verifier
+from murmura.net.time import RealTime
+from murmura.net.wire import greeting_limit
+from murmura.net.zenoh_link import ZenohLink
+from murmura.net.zenoh_log import RefusedConnections
+
+
+def run_folder(path: Path) -> None:
+    """In the foreground, until SIGTERM or Ctrl-C."""
+    asyncio.run(_run(path))
+
+
+async def _run(path: Path) -> None:
+    async with open_host(HostFolder.read(path), watch_refusals=True) as host:
+        await host.run()
+
+
+@asynccontextmanager
+async def open_host(folder: HostFolder, *, watch_refusals: bool = False) -> AsyncIterator[Host]:
+    """The host of a folder, not started yet, with its log and its metrics.
+
+    watch_refusals: count the connections that were turned away. It reads zenoh's log from the standard
+    output of the process, which a program that embeds an agent keeps for itself.
+    """
+    with ExitStack() as opened:
+        log = EventLog.to_file(folder.log_file)
+        opened.callback(log.close)
+        refused = None
+        if watch_refusals:
+            refused = RefusedConnections(
+                asyncio.get_running_loop(), lambda why: log("connection refused", text=why)
+            )
+            opened.callback(refused.close)
+        link = ZenohLink(
+            folder.network,
+            folder.name,
+            folder.listen,
+            TlsFiles.of(folder.path / IDENTITY_FOLDER),
+            max_bytes=greeting_limit(folder.agents[0].neighborhood.dimension),
+            note=lambda event, about: log(event, **about),
+        )
+        host = Host(
+            folder.network,
+            folder.name,
+            _residents(folder, link, log),
+            link,
+            log=log,
+            status_file=folder.status_file,
+            newer_rosters=folder.rosters,
+            refused=lambda: 0 if refused is None else refused.count,
+        )
+        if folder.metrics_port is not None:
+            server = MetricsServer(lambda: host.status, folder.metrics_port)
+            opened.callback(server.close)
+            log("metrics", port=server.port)
+        yield host
+
+
+def _residents(folder: HostFolder, link: ZenohLink, log: EventLog) -> list[Resident]:
+    """Those that can run: on a gateway, one that cannot is no reason to keep the others waiting."""
+    residents, time, verifier = [], RealTime(), Verifier()
+    for agent in folder.agents:
+        try:
+            residents.append(open_resident(agent, link, time, verifier))
+        except MurmuraError as error:
+            if len(folder.agents) == 1:
+                raise
+            log.failure("agent not started", error, agent=agent.name)
+    if not residents:
+        raise NetworkError(f"{folder.path}: none of its agents could be started; see {folder.log_file}")
+    return residents

@@ -1,0 +1,74 @@
+"""What a network learns: the public settings that every roster carries, the same for all agents.
+
+An agent's own settings (its points, its budget) stand in its own folder and in no roster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Self
+
+from murmura.errors import MissingExtra, NetworkError
+from murmura.net.learner import Settings
+from murmura.net.roster import Neighborhood, Setting
+from murmura.net.wire import PrivacyLabel
+from murmura.objective import loss_by_name
+
+try:
+    import msgspec
+except ImportError as error:
+    raise MissingExtra("a real network", "net") from error
+
+# No coordinate of a model is larger: far above any model that learning ends with, and far below overflow.
+MAGNITUDE_BOUND: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Task:
+    """The keys of [objective] in a configuration, whether models are private, and when agents stop.
+
+    updates: after so many an agent wakes no more; None goes on for ever.
+    """
+
+    loss: str
+    tradeoff: float
+    max_samples: int
+    privacy: PrivacyLabel
+    feature_bound: float | None = None
+    l2: float | None = None
+    classes: int = 2
+    width: float = 1.0
+    updates: int | None = None
+    magnitude_bound: float = MAGNITUDE_BOUND
+
+    @classmethod
+    def of(cls, neighborhood: Neighborhood) -> Self:
+        """As the authority signed it."""
+        return cls.from_settings(neighborhood.settings, f"agent {neighborhood.agent!r}")
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Setting], whose: str) -> Self:
+        try:
+            return msgspec.convert(_known(settings), cls)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise NetworkError(
+                f"{whose}: the settings in the roster cannot be used: {error}; the network was made by "
+                "another version of Murmura, or by another program"
+            ) from error
+
+    def to_settings(self) -> dict[str, Setting]:
+        return asdict(self)
+
+    def learning(self) -> Settings:
+        """What an agent's update is made of."""
+        loss = loss_by_name(self.loss, classes=self.classes, width=self.width)
+        return Settings(loss, self.tradeoff, self.max_samples, self.feature_bound, self.l2)
+
+
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing is left aside: a setting that this version does not know may change what is learned."""
+    unknown = settings.keys() - {field.name for field in fields(Task)}
+    if unknown:
+        raise TypeError(f"it does not know {min(unknown)!r}")
+    return dict(settings)

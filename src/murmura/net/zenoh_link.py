@@ -1,0 +1,393 @@
+"""The real network of a host: one zenoh session for all its agents, in peer mode, over mutual TLS.
+
+There is no server: a host dials the hosts of its agents' neighbors and nobody else. Agents of the same host hear
+each other without a detour, and still through their intake. What a session may do is fixed when it opens, so that
+new neighbors mean a new session; whatever is lost meanwhile is made up for by the greetings that follow.
+
+Nothing that zenoh delivers is trusted here beyond the host that it came from. What an agent is called, what it
+signed and what it says is for the intake to judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from murmura.errors import MissingExtra, NetworkError
+from murmura.net.identity import TlsFiles
+from murmura.net.inbox import Inbox
+from murmura.net.roster import Place
+from murmura.net.transport import Listener
+from murmura.net.zenoh_settings import Keys, Neighborhoods, check_host, session_settings
+
+try:
+    import zenoh
+except ImportError as error:
+    raise MissingExtra("a real network", "net") from error
+
+# Of one sender, how many messages may wait for the loop. More than a neighbor sends in the time that a busy host
+# may take; and a bound on the memory that it can claim.
+SHARE: Final = 64
+
+Kind: TypeAlias = Literal["model", "to", "up", "down"]
+# Tells the host's log what happened to its links: a word for it, and whom it concerns.
+Note: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+
+
+class Arrival(NamedTuple):
+    """Something for the agents of this host; `receiver` is None for all that listen to the sender."""
+
+    kind: Kind
+    sender: str
+    receiver: str | None = None
+    data: bytes = b""
+
+
+@dataclass
+class Traffic:
+    """What went over the links of this host, counted by message."""
+
+    messages_in: int = 0
+    messages_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+@dataclass
+class _Plug:
+    listener: Listener
+    neighbors: frozenset[str]
+
+
+class ZenohLink:
+    """A switchboard whose agents reach those of other hosts.
+
+    listen: where this host is reached, as host:port.
+    max_bytes: of the longest message that anyone may send; of a longer one only the beginning is looked at.
+    note: told of links that come and go, and of strangers.
+    """
+
+    def __init__(
+        self,
+        network: str,
+        host: str,
+        listen: str,
+        files: TlsFiles,
+        *,
+        max_bytes: int,
+        note: Note = lambda event, about: None,
+    ) -> None:
+        self.host = check_host(host)
+        self.traffic = Traffic()
+        # Messages that went no further than here, by the agent that they were for.
+        self.dropped: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        # Links to hosts that the roster does not name: they are heard by nobody and hear nothing.
+        self.strangers = 0
+        self._keys = Keys(network, host)
+        self._listen = listen
+        self._files = files
+        self._max_bytes = max_bytes
+        self._note = note
+        self._places: dict[str, Place] = {}
+        self._plugs: dict[str, _Plug] = {}
+        self._audience: dict[str, tuple[str, ...]] = {}
+        self._remote_up: set[str] = set()
+        self._session: _Session | None = None
+        self._local: Inbox[Arrival] | None = None
+        self._changing = asyncio.Lock()
+
+    def learn(self, places: Iterable[Place]) -> None:
+        """Where agents are, according to a roster; `refresh` puts it into effect."""
+        for place in places:
+            check_host(place.host)
+            self._places[place.name] = place
+
+    def attach(self, agent: str, listener: Listener, neighbors: Iterable[str]) -> None:
+        """Let an agent hear its neighbors and be heard, on other hosts after the next `refresh`."""
+        names = frozenset(neighbors)
+        for name in names:
+            if name not in self._places:
+                raise NetworkError(f"agent {agent!r}: nothing says on which host its neighbor {name!r} runs")
+        before = self._plugs.get(agent)
+        self._plugs[agent] = _Plug(listener, names)
+        self._listen_to_each_other()
+        for other in sorted(names - (frozenset() if before is None else before.neighbors)):
+            if other in self._remote_up:
+                self._hand_over(Arrival("up", other, agent))
+            elif other in self._plugs and agent in self._plugs[other].neighbors:
+                self._hand_over(Arrival("up", other, agent))
+                self._hand_over(Arrival("up", agent, other))
+
+    def detach(self, agent: str) -> None:
+        """Take an agent out: at once for those of this host, after the next `refresh` for the others."""
+        plug = self._plugs.pop(agent)
+        self._listen_to_each_other()
+        if self._session is not None:
+            self._session.withdraw(agent)
+        for other in sorted(plug.neighbors & self._plugs.keys()):
+            if agent in self._plugs[other].neighbors:
+                self._hand_over(Arrival("down", agent, other))
+
+    def publish(self, sender: str, data: bytes) -> None:
+        arrival = Arrival("model", sender, None, data)
+        if self._audience.get(sender):
+            self._hand_over(arrival)
+        if self._session is not None and self._session.publish(sender, data):
+            self._count_out(data)
+
+    def send(self, sender: str, receiver: str, data: bytes) -> None:
+        if receiver in self._plugs:
+            self._hand_over(Arrival("to", sender, receiver, data))
+        elif self._session is not None:
+            self._session.send(sender, receiver, data)
+            self._count_out(data)
+
+    async def refresh(self) -> bool:
+        """Open the session, or open it anew if its agents have other neighbors now; whether it did."""
+        async with self._changing:
+            self._local = self._local or self._inbox()
+            wanted = self._settings()
+            if self._session is not None and self._session.settings == wanted:
+                self._session.announce(self._plugs)
+                return False
+            await self._close_session()
+            inbox = self._inbox()
+            session = _Session(wanted, self._keys, self._receiver(inbox), self._link_changed(inbox))
+            try:
+                await asyncio.to_thread(session.open)
+            except zenoh.ZError as error:
+                raise NetworkError(
+                    f"host {self.host!r} cannot listen at {self._listen!r}: {error}"
+                ) from error
+            session.inbox = inbox
+            self._session = session
+            await asyncio.to_thread(session.declare, self._remote_neighbors(), tuple(self._plugs))
+            return True
+
+    async def close(self) -> None:
+        """Leave the network."""
+        async with self._changing:
+            await self._close_session()
+            if self._local is not None:
+                self._local.close()
+                self._local = None
+
+    @property
+    def neighbors_up(self) -> frozenset[str]:
+        """Agents of other hosts that are there."""
+        return frozenset(self._remote_up)
+
+    def _inbox(self) -> Inbox[Arrival]:
+        return Inbox(asyncio.get_running_loop(), self._deliver, share=SHARE)
+
+    async def _close_session(self) -> None:
+        session, self._session = self._session, None
+        if session is None:
+            return
+        session.inbox.close()
+        await asyncio.to_thread(session.close)
+        for agent in sorted(self._remote_up):
+            self._deliver(Arrival("down", agent))
+
+    def _settings(self) -> dict[str, Any]:
+        addresses: dict[str, str] = {}
+        theirs: defaultdict[str, set[str]] = defaultdict(set)
+        ours: defaultdict[str, set[str]] = defaultdict(set)
+        for agent, plug in self._plugs.items():
+            for neighbor in plug.neighbors:
+                place = self._places[neighbor]
+                if place.host == self.host:
+                    continue
+                if addresses.setdefault(place.host, place.address) != place.address:
+                    raise NetworkError(
+                        f"host {place.host!r} has two addresses in the rosters, {addresses[place.host]!r} and "
+                        f"{place.address!r}; have the authority sign rosters that agree"
+                    )
+                theirs[place.host].add(neighbor)
+                ours[place.host].add(agent)
+        neighborhoods = Neighborhoods(
+            addresses,
+            {host: frozenset(names) for host, names in theirs.items()},
+            {host: frozenset(names) for host, names in ours.items()},
+        )
+        return session_settings(self._keys, self._listen, self._files, neighborhoods, self._max_bytes)
+
+    def _remote_neighbors(self) -> frozenset[str]:
+        everyone = frozenset[str]().union(*(plug.neighbors for plug in self._plugs.values()))
+        return frozenset(name for name in everyone if self._places[name].host != self.host)
+
+    def _listen_to_each_other(self) -> None:
+        """Who on this host listens to whom, wherever that one is."""
+        audience: defaultdict[str, list[str]] = defaultdict(list)
+        for agent, plug in self._plugs.items():
+            for neighbor in plug.neighbors:
+                audience[neighbor].append(agent)
+        self._audience = {sender: tuple(receivers) for sender, receivers in audience.items()}
+
+    def _hand_over(self, arrival: Arrival) -> None:
+        """To an agent of this host, once the present call is done: agents do not call each other."""
+        if self._local is None:
+            self._local = self._inbox()
+        if not self._local.put(arrival.sender, arrival):
+            self._drop("flooded", arrival.sender, arrival.receiver)
+
+    def _count_out(self, data: bytes) -> None:
+        self.traffic.messages_out += 1
+        self.traffic.bytes_out += len(data)
+
+    def _drop(self, reason: str, sender: str, receiver: str | None) -> None:
+        receivers = self._audience.get(sender, ()) if receiver is None else (receiver,)
+        for agent in receivers:
+            self.dropped[agent][reason] += 1
+
+    def _deliver(self, arrival: Arrival) -> None:
+        """In the loop: to whom it concerns. Everything is looked up anew, for agents come and go."""
+        kind, sender, receiver, data = arrival
+        if kind in ("up", "down") and receiver is None:
+            is_news = (sender in self._remote_up) != (kind == "up")
+            if not is_news:
+                return
+            (self._remote_up.add if kind == "up" else self._remote_up.discard)(sender)
+        for agent in self._audience.get(sender, ()) if receiver is None else (receiver,):
+            plug = self._plugs.get(agent)
+            if plug is None:
+                continue
+            if kind == "model":
+                plug.listener.on_published(sender, data)
+            elif kind == "to":
+                plug.listener.on_greeting(sender, data)
+            elif sender in plug.neighbors:
+                plug.listener.on_presence(sender, kind == "up")
+
+    def _receiver(self, inbox: Inbox[Arrival]) -> Callable[[zenoh.Sample], None]:
+        """What zenoh's threads call with everything that comes from other hosts; it must be quick."""
+        traffic, places, max_bytes = self.traffic, self._places, self._max_bytes
+        is_put, here = zenoh.SampleKind.PUT, self.host
+
+        def receive(sample: zenoh.Sample) -> None:
+            _, _, host, sender, kind, *rest = str(sample.key_expr).split("/")
+            place = places.get(sender)
+            if kind == "alive":
+                if place is not None and place.host == host != here:
+                    inbox.put(
+                        f"{sender} is there", Arrival("up" if sample.kind == is_put else "down", sender)
+                    )
+                return
+            receiver = rest[0] if rest else None
+            traffic.messages_in += 1
+            traffic.bytes_in += len(sample.payload)
+            if place is not None and place.host != host:
+                self._drop("stolen_name", sender, receiver)
+                return
+            data = bytes(sample.payload)[: max_bytes + 1]
+            # Those who are no neighbors of anyone here share one place in the queue.
+            if not inbox.put(
+                sender if place is not None else "", Arrival(_KINDS[kind], sender, receiver, data)
+            ):
+                self._drop("flooded", sender, receiver)
+
+        return receive
+
+    def _link_changed(self, inbox: Inbox[Arrival]) -> Callable[[zenoh.LinkEvent], None]:
+        def changed(event: zenoh.LinkEvent) -> None:
+            host = event.link.auth_identifier
+            is_known = any(place.host == host for place in list(self._places.values()))
+            is_new = event.kind == zenoh.SampleKind.PUT
+            if is_new and not is_known:
+                self.strangers += 1
+            word = ("link" if is_known else "stranger") if is_new else "link lost"
+            self._note(word, {"host": host, "address": event.link.dst})
+
+        return changed
+
+
+_KINDS: Final[Mapping[str, Kind]] = {"model": "model", "to": "to"}
+
+
+class _Session:
+    """One zenoh session and what is declared in it; lives as long as its settings do."""
+
+    inbox: Inbox[Arrival]
+
+    def __init__(
+        self,
+        settings: dict[str, Any],
+        keys: Keys,
+        receive: Callable[[zenoh.Sample], None],
+        link_changed: Callable[[zenoh.LinkEvent], None],
+    ) -> None:
+        self.settings = settings
+        self._keys = keys
+        # In zenoh's own threads: the default would be one more thread for each subscription.
+        self._receive = zenoh.handlers.Callback(receive, indirect=False)
+        self._link_changed = zenoh.handlers.Callback(link_changed, indirect=False)
+        self._publishers: dict[str, zenoh.Publisher] = {}
+        self._tokens: dict[str, zenoh.LivelinessToken] = {}
+        # Declarations end when nobody holds them any more.
+        self._held: list[Any] = []
+
+    def open(self) -> None:
+        self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(self.settings)))
+
+    def declare(self, neighbors: Iterable[str], agents: Iterable[str]) -> None:
+        """First the ears, then the voice: who sees an agent come up may greet it at once."""
+        session, remote = self._session, zenoh.Locality.REMOTE
+        hold = self._held.append
+        hold(session.info.declare_link_events_listener(self._link_changed, history=True))
+        for neighbor in sorted(neighbors):
+            hold(
+                session.declare_subscriber(
+                    self._keys.models_of(neighbor), self._receive, allowed_origin=remote
+                )
+            )
+        for agent in sorted(agents):
+            self._listen_for(agent)
+        hold(session.liveliness().declare_subscriber(self._keys.all_alive, self._receive, history=True))
+        for agent in sorted(agents):
+            self._raise_voice(agent)
+
+    def announce(self, agents: Iterable[str]) -> None:
+        """Agents that came back although nothing changed for the others."""
+        for agent in sorted(set(agents) - self._tokens.keys()):
+            self._listen_for(agent)
+            self._raise_voice(agent)
+
+    def withdraw(self, agent: str) -> None:
+        token, publisher = self._tokens.pop(agent, None), self._publishers.pop(agent, None)
+        if token is not None:
+            token.undeclare()
+        if publisher is not None:
+            publisher.undeclare()
+
+    def publish(self, agent: str, data: bytes) -> bool:
+        publisher = self._publishers.get(agent)
+        if publisher is not None:
+            publisher.put(data)
+        return publisher is not None
+
+    def send(self, agent: str, neighbor: str, data: bytes) -> None:
+        self._session.put(
+            self._keys.greeting(agent, neighbor), data, allowed_destination=zenoh.Locality.REMOTE
+        )
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _listen_for(self, agent: str) -> None:
+        self._held.append(
+            self._session.declare_subscriber(
+                self._keys.greetings_to(agent), self._receive, allowed_origin=zenoh.Locality.REMOTE
+            )
+        )
+
+    def _raise_voice(self, agent: str) -> None:
+        self._publishers[agent] = self._session.declare_publisher(
+            self._keys.model(agent),
+            congestion_control=zenoh.CongestionControl.DROP,
+            allowed_destination=zenoh.Locality.REMOTE,
+        )
+        self._tokens[agent] = self._session.liveliness().declare_token(self._keys.alive(agent))

@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test slow privacy paper peers check lock clean
+.PHONY: help demo network test slow privacy paper peers check lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,6 +20,10 @@ help: ## list the targets
 
 demo: $(VENV)/.installed ## 100 agents learn alone and together; writes demo-out/report.html
 	@$(BIN)/murmura demo --out demo-out
+
+network: $(VENV)/.installed-net ## 20 real agents on this machine with a private budget each, until Ctrl-C
+	@test -d network-out || $(BIN)/murmura network init examples/network.toml --out network-out
+	@$(BIN)/murmura network up network-out
 
 # Whole files to one process each: what a file compiles is compiled once.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
@@ -53,12 +57,13 @@ lock: | $(BIN)/python ## choose and pin the newest dependencies anew
 	@echo "Resolving the dependencies ..."
 	@$(INSTALL) uv
 	@$(COMPILE) --output-file requirements.lock
+	@$(COMPILE) --extra net --extra secure --constraint requirements.lock --output-file requirements-net.lock
 	@$(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
-	@! grep -nE '://|--(extra-)?index|--find-links' requirements.lock requirements-dev.lock \
+	@! grep -nE '://|--(extra-)?index|--find-links' requirements*.lock \
 		|| { echo "A lock file must name packages only, not where they were found."; exit 1; }
 
 clean: ## remove what demo, tests and tools have written (not .venv)
-	@rm -rf demo-out build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf demo-out network-out build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamps are older than pyproject.toml or a lock file when something has to be installed again.
@@ -68,11 +73,17 @@ $(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
 	@$(INSTALL) --no-deps --editable .
 	@touch $@
 
+$(VENV)/.installed-net: pyproject.toml requirements-net.lock | $(BIN)/python
+	@echo "Installing Murmura and what real agents need (half a minute or more, once) ..."
+	@$(INSTALL) --require-hashes -r requirements-net.lock
+	@$(INSTALL) --no-deps --editable .
+	@touch $(VENV)/.installed $@
+
 $(VENV)/.installed-dev: pyproject.toml requirements-dev.lock | $(BIN)/python
 	@echo "Installing Murmura and the tools for developing it (a minute or more, once) ..."
 	@$(INSTALL) --require-hashes -r requirements-dev.lock
 	@$(INSTALL) --no-deps --editable .
-	@touch $(VENV)/.installed $@
+	@touch $(VENV)/.installed $(VENV)/.installed-net $@
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' || { \

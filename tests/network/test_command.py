@@ -1,0 +1,198 @@
+"""`murmura network` as people use it: real processes, real sockets, real certificates."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from murmura.net.overview import agents_in
+from murmura.net.setup import free_addresses
+from murmura.privacy.ledger_file import read_statement
+
+pytestmark = pytest.mark.network
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "network.toml"
+STATUS_KEYS = {
+    "name",
+    "updates",
+    "releases",
+    "epsilon_spent",
+    "epsilon_total",
+    "neighbors_up",
+    "dropped",
+    "last_release_age_s",
+}
+
+
+def murmura(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "murmura.cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def small_network(folder: Path, *, updates: int = 400, tick_rate: float = 4.0) -> Path:
+    """The example with fewer agents that wake more often and have more to say."""
+    config = folder / "network.toml"
+    text = EXAMPLE.read_text()
+    for old, new in (
+        ("agents = 20", "agents = 6"),
+        ("threshold = 0.01", 'threshold = "connected"'),
+        ("updates = 10", f"updates = {updates}"),
+        ("tick_rate = 0.5", f"tick_rate = {tick_rate}"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    config.write_text(text)
+    murmura("network", "init", config, "--out", folder / "net")
+    return folder / "net"
+
+
+@contextmanager
+def running(folder: Path, processes: int):
+    command = [
+        sys.executable,
+        "-m",
+        "murmura.cli",
+        "network",
+        "up",
+        str(folder),
+        "--processes",
+        str(processes),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as supervisor:
+        try:
+            yield supervisor
+        finally:
+            supervisor.terminate()
+            supervisor.wait(60)
+
+
+def status(folder: Path) -> dict[str, dict]:
+    return {agent["name"]: agent for agent in agents_in(folder)}
+
+
+def wait_for(condition, seconds: float = 90.0):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.3)
+    raise AssertionError("it did not happen in time")
+
+
+def host_pids(folder: Path) -> dict[str, int]:
+    return {
+        file.parents[1].name: json.loads(file.read_text())["pid"]
+        for file in (folder / "hosts").glob("*/state/status.json")
+    }
+
+
+def assert_within_budget(folder: Path) -> int:
+    """Every ledger is intact and has no more entries than its plan has events; how many there are in all."""
+    total = 0
+    for agent in sorted((folder / "agents").iterdir()):
+        statement = read_statement(agent / "state")
+        assert not statement.problems
+        total += len(statement.rows)
+    murmura("ledger", "show", folder / "agents", "--json", folder / "ledgers.json")
+    for ledger in json.loads((folder / "ledgers.json").read_text())["ledgers"]:
+        assert ledger["intact"]
+        assert ledger["epsilon_spent"] <= ledger["epsilon"]
+    return total
+
+
+def test_from_nothing_to_a_private_network_and_back(tmp_path):
+    folder = small_network(tmp_path)
+    with running(folder, 2):
+        agents = wait_for(lambda: all(a["releases"] >= 3 for a in status(folder).values()) and status(folder))
+        assert len(agents) == 6
+        for agent in agents.values():
+            assert agent.keys() >= STATUS_KEYS
+            assert 0 < agent["epsilon_spent"] <= agent["epsilon_total"] == 1.0
+            assert sum(agent["dropped"].values()) == 0
+        shown = json.loads(murmura("network", "status", folder, "--json").stdout)["agents"]
+        assert [agent["name"] for agent in shown] == list(agents)
+        refused = murmura("network", "up", folder, check=False)
+        assert refused.returncode == 1
+        assert "running already" in refused.stderr
+        murmura("network", "down", folder)
+    released = assert_within_budget(folder)
+    assert released >= 18
+    wait_for(lambda: all(agent["state"] == "down" for agent in status(folder).values()))
+    assert murmura("network", "down", folder, check=False).returncode == 1
+
+
+def test_a_killed_gateway_comes_back_and_goes_on_where_it_was(tmp_path):
+    folder = small_network(tmp_path)
+    with running(folder, 2):
+        wait_for(lambda: all(a["releases"] >= 2 for a in status(folder).values()))
+        pids, before = host_pids(folder), status(folder)
+        os.kill(pids["gateway1"], signal.SIGKILL)
+        wait_for(lambda: host_pids(folder)["gateway1"] != pids["gateway1"])
+        after = wait_for(
+            lambda: (
+                all(a["releases"] > before[n]["releases"] for n, a in status(folder).items())
+                and status(folder)
+            )
+        )
+        # Numbers went on: a neighbor that saw one again, or one with other bytes, would have counted it.
+        for agent in after.values():
+            assert not agent["dropped"].keys() & {"equivocation", "replayed", "bad_signature"}
+            assert agent["obstacle"] is None
+    assert_within_budget(folder)
+
+
+def test_when_the_budget_is_spent_agents_fall_silent_and_stay(tmp_path):
+    folder = small_network(tmp_path, updates=3)
+    with running(folder, 2):
+        wait_for(lambda: all(a["releases"] == 3 for a in status(folder).values()))
+    assert assert_within_budget(folder) == 18
+    with running(folder, 1):
+        wait_for(lambda: all(a["state"] == "up" and a["neighbors_up"] for a in status(folder).values()))
+        time.sleep(3)
+        assert all(agent["releases"] == 3 for agent in status(folder).values())
+    assert assert_within_budget(folder) == 18
+
+
+def test_one_agent_per_process(tmp_path):
+    folder = small_network(tmp_path)
+    with running(folder, 0):
+        wait_for(lambda: all(a["releases"] >= 1 for a in status(folder).values()))
+    assert_within_budget(folder)
+
+
+def test_an_agent_joins_a_running_network(tmp_path):
+    folder = small_network(tmp_path)
+    device, reply = tmp_path / "device", tmp_path / "reply"
+    (address,) = free_addresses("127.0.0.1", 1)
+    murmura("agent", "request", device, "--network", "example", "--name", "eve", "--address", address)
+    with running(folder, 2):
+        wait_for(lambda: all(a["releases"] >= 1 for a in status(folder).values()))
+        ties = ["--neighbor", "agent0=1.0", "--neighbor", "agent3=0.5"]
+        request = device / "request.json"
+        murmura("network", "enroll", folder, request, "--address", address, *ties, "--reply", reply)
+        points = folder / "agents" / "agent1" / "data.npz"
+        budget = ["--epsilon", "1", "--delta", "1e-5", "--updates", "5", "--clip", "0.4"]
+        murmura("agent", "accept", device, reply, "--data", points, *budget)
+        command = [sys.executable, "-m", "murmura.cli", "agent", "run", str(device)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as joined:
+            try:
+                file = device / "state" / "status.json"
+                wait_for(
+                    lambda: file.is_file() and json.loads(file.read_text())["agents"][0]["releases"] >= 1
+                )
+                assert json.loads(file.read_text())["agents"][0]["neighbors_up"] == 2
+            finally:
+                joined.terminate()
+                joined.wait(30)
+    assert len(read_statement(device / "state").rows) >= 1

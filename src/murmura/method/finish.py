@@ -64,15 +64,25 @@ def finish_own_block(
     `neighbor_mean_variances`) adds to the prior's: μ_i = μ + m_max·v_i. Without noise it is Eq. (2) as
     it stands; under much noise the agent learns alone, by Eq. (1).
     """
-    variances = np.broadcast_to(np.asarray(noise_variances, np.float64), (problem.n_agents,))
-    if not (np.isfinite(variances) & (variances >= 0)).all():
-        raise ObjectiveError("noise_variances must be finite and at least 0")
     graph = problem.graph
     sums = neighbor_sums(
         graph.offsets, graph.neighbors, graph.weights, np.ascontiguousarray(models, np.float64)
     )
     is_linked = graph.degrees > 0
     means = sums / np.where(is_linked, graph.degrees, 1.0)[:, None]
+    return finish_around_means(problem, means, is_linked, noise_variances)
+
+
+def finish_around_means(
+    problem: Problem,
+    means: NDArray[np.float64],
+    is_linked: NDArray[np.bool_],
+    noise_variances: NDArray[np.float64] | float = 0.0,
+) -> NDArray[np.float64]:
+    """`finish_own_block` for agents who know the mean of their neighbors' models, and whether they have any."""
+    variances = np.broadcast_to(np.asarray(noise_variances, np.float64), (problem.n_agents,))
+    if not (np.isfinite(variances) & (variances >= 0)).all():
+        raise ObjectiveError("noise_variances must be finite and at least 0")
     tradeoffs = problem.tradeoff + problem.sample_cap * variances
     # Divided by μ_i D_ii c_i: mean loss + λ‖θ‖² + pull·‖θ − mean‖², two penalties that make one.
     pulls = np.where(is_linked, 1 / (2 * tradeoffs * problem.confidences), 0.0)

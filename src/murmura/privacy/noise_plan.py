@@ -7,6 +7,7 @@ same budget: what an event costs depends on the ratio of noise to sensitivity al
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -148,8 +149,13 @@ def _scaled_plan(
     """The unit events for other sensitivities; agents with as many points share it."""
     before = [] if start is None else [start]
     sensitivities = before + [sensitivity] * (len(units) - len(before))
-    events = (
-        dataclasses.replace(unit, sensitivity=value, scale=unit.multiplier * value)
-        for unit, value in zip(units, sensitivities, strict=True)
-    )
+    events = (_scaled_event(unit, value) for unit, value in zip(units, sensitivities, strict=True))
     return Plan(budget, accountant, tuple(events))
+
+
+def _scaled_event(unit: Mechanism, sensitivity: float) -> Mechanism:
+    """An event for another sensitivity, with no less noise in proportion, not even by rounding."""
+    scale = unit.multiplier * sensitivity
+    while scale / sensitivity < unit.multiplier or sensitivity / scale > 1 / unit.multiplier:
+        scale = math.nextafter(scale, math.inf)
+    return dataclasses.replace(unit, sensitivity=sensitivity, scale=scale)

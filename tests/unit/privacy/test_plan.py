@@ -7,11 +7,13 @@ import itertools
 import json
 import math
 
+import numpy as np
 import pytest
 
 from murmura.errors import PrivacyError
 from murmura.privacy.budget import Budget
 from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace
+from murmura.privacy.noise_plan import plan_noise
 from murmura.privacy.plan import Plan
 
 BUDGET = Budget(1.0, math.exp(-5))
@@ -105,3 +107,25 @@ def test_the_plan_of_a_late_heavy_schedule_follows_its_costs():
     noises = [event.scale for event in plan.events]
     assert noises == sorted(noises, reverse=True)
     assert noises[0] / noises[-1] == pytest.approx(0.8**-9)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "accountant"), [("laplace", "theorem1"), ("gaussian", "gdp"), ("gaussian", "zcdp")]
+)
+def test_scaling_a_plan_to_an_agents_sensitivity_never_rounds_it_past_the_budget(mechanism, accountant):
+    """A plan that costs more than its budget is refused when it is made: none of these is."""
+    counts = np.arange(1, 301)
+    for epsilon, updates in ((0.15, 10), (1.05, 8), (1.0, 3)):
+        plan = plan_noise(
+            Budget(epsilon, math.exp(-5)),
+            counts,
+            1.0,
+            [1.0] * updates,
+            mechanism=mechanism,
+            accountant=accountant,
+            dimension=4,
+        )
+        for agent in range(len(counts)):
+            own = plan.plan_of(agent)
+            assert own is not None
+            assert own.events[0].multiplier == pytest.approx(plan.multipliers[0, 0], rel=1e-15)

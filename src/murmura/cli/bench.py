@@ -16,7 +16,7 @@ from murmura.errors import MurmuraError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
-bench = typer.Typer(no_args_is_help=True, help="Measure the engine on this machine.")
+bench = typer.Typer(no_args_is_help=True, help="Measure the engine and the network on this machine.")
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the numbers to this file.")]
 
@@ -57,3 +57,28 @@ def engine(
 def growth(json_file: JsonFile = None) -> None:
     """What one update costs, and the memory, at 10 thousand, 100 thousand and a million agents."""
     _show(_run("growth"), json_file)
+
+
+@bench.command()
+def network(
+    agents: Annotated[int, typer.Option(min=10)] = 1000,
+    degree: Annotated[int, typer.Option(min=2, help="Neighbors of an agent; an even number.")] = 10,
+    dimension: Annotated[int, typer.Option(min=1)] = 100,
+    processes: Annotated[int, typer.Option(min=1)] = 4,
+    seconds: Annotated[float, typer.Option(min=1, help="How long to measure.")] = 30.0,
+    rate: Annotated[float, typer.Option(help="Updates a second of an agent.")] = 1.0,
+    private: Annotated[bool, typer.Option("--private", help="With secure noise and a ledger each.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Real agents in real processes: time to start, messages delivered, latency, and what an agent costs."""
+    measured = _run(
+        "network",
+        agents=agents,
+        degree=degree,
+        dimension=dimension,
+        processes=processes,
+        seconds=seconds,
+        rate=rate,
+        private=private,
+    )
+    _show(measured, json_file)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -137,6 +137,8 @@ class HostFolder:
     agents: Sequence[AgentFolder]
     listen: str
     metrics_port: int | None
+    # When the rosters that were read last were written.
+    _seen: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> HostFolder:
@@ -183,8 +185,14 @@ class HostFolder:
         return self.path / STATE_FOLDER / LOG_FILE
 
     def rosters(self) -> dict[str, Neighborhood]:
-        """What lies in the agents' folders now: possibly newer than what runs."""
-        return {agent.name: read_roster(agent.path, agent.name) for agent in self.agents}
+        """What has been put into the agents' folders since the last look: possibly newer than what runs."""
+        changed = {}
+        for agent in self.agents:
+            written = (agent.path / ROSTER_FILE).stat().st_mtime_ns
+            if self._seen.get(agent.name) != written:
+                changed[agent.name] = read_roster(agent.path, agent.name)
+                self._seen[agent.name] = written
+        return changed
 
 
 def read_roster(folder: Path, agent: str) -> Neighborhood:

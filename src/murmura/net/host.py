@@ -1,8 +1,8 @@
 """Many agents in one process: one event loop, one way to the network, each agent on its own clock.
 
-A host ticks its nodes when they ask for it, puts newer rosters into effect, and writes down how its agents are
-doing. It runs until it is told to stop. What goes wrong with one agent stays with that agent: it is taken out, and
-the others go on.
+A host ticks its nodes when they ask for it, puts newer rosters into effect, and writes down how its
+agents are doing. It runs until it is told to stop. What goes wrong with one agent stays with that agent:
+it is taken out, and the others go on.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from murmura.errors import MurmuraError, NetworkError
+from murmura.errors import NetworkError
 from murmura.files import write_whole
 from murmura.net.logs import WARNING, EventLog
-from murmura.net.metrics import AgentStatus, HostStatus
+from murmura.net.metrics import AgentStatus, HostStatus, Traffic
 from murmura.net.node import Node
+from murmura.net.own import OwnSide
 from murmura.net.roster import Neighborhood, Place
 from murmura.net.time import SECOND, RealTime, Time
 from murmura.net.transport import Switchboard
 from murmura.privacy.budget import Budget
 from murmura.privacy.gate import Gate
 
-# A node that something happened to may have something to do: it is asked again within this time.
-LOOK_AGAIN: Final = 1 * SECOND
 # So many nodes at a stretch; then what has arrived meanwhile has its turn.
 TICKS_AT_A_STRETCH: Final = 8
 STATUS_PERIOD: Final = 1.0  # seconds
-ROSTER_PERIOD: Final = 2.0  # seconds
+ROSTER_PERIOD: Final = 5.0  # seconds
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Network(Switchboard, Protocol):
     """A switchboard that reaches other hosts (murmura.net.zenoh_link)."""
 
-    traffic: Any
-    dropped: Mapping[str, Counter[str]]
+    traffic: Traffic
     strangers: int
+
+    def dropped(self, agent: str) -> Counter[str]: ...
 
     def learn(self, places: Iterable[Place]) -> None: ...
 
@@ -58,6 +58,7 @@ class Network(Switchboard, Protocol):
 class Resident:
     """An agent that lives on this host: its node, where its neighbors are, and what it may spend.
 
+    own: what the agent does for its owner alone, in a program that embeds it; the host has no use for it.
     close: gives back what the agent holds (its store, its ledger), once its node has stopped.
     """
 
@@ -65,6 +66,7 @@ class Resident:
     neighborhood: Neighborhood
     gate: Gate | None = None
     budget: Budget | None = None
+    own: OwnSide | None = None
     close: Callable[[], None] = lambda: None
 
 
@@ -94,9 +96,9 @@ class Host:
     ) -> None:
         self.network = network
         self.name = name
+        self.link = link
         self.status: HostStatus | None = None
         self._seats = {resident.node.name: _Seat(self, resident) for resident in residents}
-        self._link = link
         self._log = log
         self._status_file = status_file
         self._newer_rosters = newer_rosters
@@ -108,6 +110,10 @@ class Host:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_running = False
         self._stopping = asyncio.Event()
+
+    @property
+    def residents(self) -> list[Resident]:
+        return [seat.resident for seat in self._seats.values()]
 
     async def run(self) -> None:
         """Until SIGTERM, SIGINT or `stop`."""
@@ -145,7 +151,7 @@ class Host:
             return False
         for seat in changed:
             self._plug_in(seat)
-        await self._link.refresh()
+        await self.link.refresh()
         self._log(
             "roster", agents=len(changed), version=max(seat.resident.neighborhood.version for seat in changed)
         )
@@ -159,10 +165,10 @@ class Host:
             self.name,
             os.getpid(),
             wall.time(),
-            tuple(seat.status(now, self._link.dropped) for seat in self._seats.values()),
-            asdict(self._link.traffic),
+            tuple(seat.status(now, self.link.dropped(seat.name)) for seat in self._seats.values()),
+            asdict(self.link.traffic),
             self._refused(),
-            self._link.strangers,
+            self.link.strangers,
         )
         return self.status
 
@@ -174,15 +180,19 @@ class Host:
         heapq.heappush(self._agenda, (wake, seat.name))
         self._set_alarm()
 
-    def look_again(self, seat: _Seat) -> None:
-        """Something happened to this node."""
-        self.expect(seat, self._time.now() + LOOK_AGAIN)
+    def look_at(self, agent: str) -> None:
+        """After the program itself has changed something of an agent, such as its data."""
+        seat = self._seats[agent]
+        self.expect(seat, seat.guarded(seat.node.next_wake))
 
     def give_up(self, seat: _Seat, error: Exception) -> None:
         """An error that no node should make: this one is taken out before it does harm."""
-        self._log.failure("agent failed", error, agent=seat.name)
+        self.note("agent failed", error, seat)
         seat.obstacle = "failed"
         self._close_seat(seat)
+
+    def note(self, event: str, error: Exception, seat: _Seat) -> None:
+        self._log.failure(event, error, agent=seat.name)
 
     async def _start(self) -> None:
         self._log("start", host=self.name, network=self.network, agents=len(self._seats), pid=os.getpid())
@@ -192,11 +202,9 @@ class Host:
             self.expect(seat, seat.guarded(seat.node.start, now))
         for seat in self._present():
             self._plug_in(seat)
-        await self._link.refresh()
+        await self.link.refresh()
         self._log("listening", host=self.name)
-        self._tasks = [asyncio.create_task(self._watch_status())]
-        if self._newer_rosters is not None:
-            self._tasks.append(asyncio.create_task(self._watch_rosters(self._newer_rosters)))
+        self._tasks = [asyncio.create_task(self._watch_status()), asyncio.create_task(self._watch_link())]
 
     async def _stop(self) -> None:
         """First nothing new is made, then nothing is sent or received, then all is written and closed."""
@@ -207,7 +215,7 @@ class Host:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        await self._link.close()
+        await self.link.close()
         for seat in self._present():
             seat.is_plugged_in = False
             self._close_seat(seat)
@@ -219,26 +227,26 @@ class Host:
 
     def _plug_in(self, seat: _Seat) -> None:
         neighbors = seat.resident.neighborhood.neighbors
-        self._link.learn(neighbors)
-        self._link.attach(seat.name, seat, [link.name for link in neighbors])
+        self.link.learn(neighbors)
+        self.link.attach(seat.name, seat, [link.name for link in neighbors])
         seat.is_plugged_in = True
 
     def _close_seat(self, seat: _Seat) -> None:
         if seat.is_plugged_in:
-            self._link.detach(seat.name)
-        seat.is_plugged_in, seat.is_closed = False, True
-        for step in (seat.node.stop, seat.resident.close):
+            self.link.detach(seat.name)
+        seat.is_plugged_in = False
+        for step in (seat.node.stop, seat.epsilon_spent, seat.close):
             try:
                 step()
             except Exception as error:  # the others are to be closed as well
-                self._log.failure("agent not closed", error, agent=seat.name)
+                self.note("agent not closed", error, seat)
 
     def _renew(self, seat: _Seat, offered: Neighborhood) -> bool:
         current = seat.resident.neighborhood
         try:
             accepted = current.successor(offered)
         except NetworkError as error:
-            self._log.failure("roster refused", error, agent=seat.name)
+            self.note("roster refused", error, seat)
             return False
         if accepted is current or accepted.version == current.version or seat.is_closed:
             return False
@@ -284,16 +292,19 @@ class Host:
             text = json.dumps(self.take_status().to_json())
             if self._status_file is not None:
                 write_whole(self._status_file, lambda path: path.write_text(text, encoding="utf-8"))
-        except (OSError, MurmuraError) as error:  # a full disk is no reason to stop learning
+        except Exception as error:  # a full disk, or whatever it is, is no reason to stop learning
             self._log.failure("status not written", error)
 
-    async def _watch_rosters(self, newer_rosters: RosterSource) -> None:
+    async def _watch_link(self) -> None:
+        """Look for newer rosters, and for a link that could not be opened again with the last ones."""
         while True:
             await asyncio.sleep(ROSTER_PERIOD)
             try:
-                await self.apply(await asyncio.to_thread(newer_rosters))
-            except (OSError, MurmuraError) as error:
-                self._log.failure("roster not read", error)
+                if self._newer_rosters is not None:
+                    await self.apply(await asyncio.to_thread(self._newer_rosters))
+                await self.link.refresh()
+            except Exception as error:  # it may come right again
+                self._log.failure("roster not in effect", error)
 
     def _on_signal(self, number: signal.Signals) -> None:
         self._log("signal", signal=number.name)
@@ -311,21 +322,19 @@ class _Seat:
         self.is_plugged_in = False
         self.is_closed = False
         self.obstacle: str | None = None
+        self.errors = 0
         self._host = host
         self._reported: str | None = None
         self._spent: tuple[int, float] | None = None
 
     def on_published(self, sender: str, data: bytes) -> None:
-        self.guarded(self.node.on_published, sender, data)
-        self._host.look_again(self)
+        self._hear(self.node.on_published, sender, data)
 
     def on_greeting(self, sender: str, data: bytes) -> None:
-        self.guarded(self.node.on_greeting, sender, data)
-        self._host.look_again(self)
+        self._hear(self.node.on_greeting, sender, data)
 
     def on_presence(self, neighbor: str, is_up: bool) -> None:
-        self.guarded(self.node.on_presence, neighbor, is_up)
-        self._host.look_again(self)
+        self._hear(self.node.on_presence, neighbor, is_up)
 
     def guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """What the call returns; None if it failed, or if there is nobody here any more."""
@@ -337,21 +346,36 @@ class _Seat:
             self._host.give_up(self, error)
             return None
 
+    def _hear(self, call: Callable[..., None], *arguments: Any) -> None:
+        """What others send must not be able to take an agent out, whatever it does to it."""
+        if self.is_closed:
+            return
+        try:
+            call(*arguments)
+        except Exception as error:
+            self.errors += 1
+            self._host.note("message failed", error, self)
+        self._host.expect(self, self.node.next_wake())
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.resident.close()
+
     def report(self, log: EventLog) -> None:
         """Say once why the agent is silent."""
         if self.node.obstacle != self._reported:
             self._reported = self.node.obstacle
             log("agent silent", WARNING, agent=self.name, obstacle=self.node.obstacle)
 
-    def status(self, now: int, dropped_before: Mapping[str, Counter[str]]) -> AgentStatus:
+    def status(self, now: int, dropped_before: Counter[str]) -> AgentStatus:
         node, budget = self.node, self.resident.budget
         released = node.last_release_time
-        dropped = Counter[str](node.intake.dropped) + dropped_before.get(self.name, Counter())
+        dropped = Counter[str](node.intake.dropped) + dropped_before + Counter(error=self.errors)
         return AgentStatus(
             self.name,
             node.agent.updates,
-            node.sent.number,
-            self._epsilon_spent(),
+            node.releases,
+            self.epsilon_spent(),
             None if budget is None else budget.epsilon,
             0 if self.is_closed else len(node.neighbors_up),
             dict(dropped),
@@ -359,11 +383,9 @@ class _Seat:
             self.obstacle or node.obstacle,
         )
 
-    def _epsilon_spent(self) -> float | None:
-        """Computed anew only when something was spent."""
-        gate = self.resident.gate
-        if gate is None or (self.is_closed and self._spent is not None):
-            return None if self._spent is None else self._spent[1]
-        if self._spent is None or self._spent[0] != gate.consumed:
+    def epsilon_spent(self) -> float | None:
+        """Computed anew only when something was spent; after closing, what it was then."""
+        gate = None if self.is_closed else self.resident.gate
+        if gate is not None and (self._spent is None or self._spent[0] != gate.consumed):
             self._spent = (gate.consumed, gate.epsilon_spent)
-        return self._spent[1]
+        return None if self._spent is None else self._spent[1]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
@@ -204,7 +205,7 @@ class Identity:
     def signing_key(self, agent: str) -> SigningKey:
         return self.keys.signing[agent]
 
-    @property
+    @cached_property
     def public_keys(self) -> Mapping[str, bytes]:
         """Of the agents, as the roster names them."""
         return MappingProxyType({name: public_key_of(key) for name, key in self.keys.signing.items()})

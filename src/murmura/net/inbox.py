@@ -1,7 +1,8 @@
 """From the threads of a transport into the event loop: in batches, in order, and within bounds.
 
-A wake-up of the loop costs more than a message does, so that one wakes it for all that has come. And nobody can
-fill the memory: a sender that is ahead of the loop by more than its share loses what it sends on top.
+A wake-up of the loop costs more than a message does, so that one wakes it for all that has come. And
+nobody can fill the memory: a sender that is ahead of the loop by more than its share loses what it sends
+on top.
 """
 
 from __future__ import annotations

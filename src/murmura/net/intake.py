@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,7 +33,6 @@ from murmura.net.wire import (
     limit,
     open_greeting,
     open_signed,
-    vector_of,
 )
 from murmura.privacy.messages import Relay
 
@@ -121,6 +121,9 @@ class Intake:
     magnitude_bound: no coordinate of a model or relay may be larger.
     clock: nanoseconds, for the rate limit alone.
     verifier: shared by the agents of a process.
+
+    `accepted`, `duplicates` and `dropped` together count everything once: messages, greetings, and each of
+    the messages that a greeting brings.
     """
 
     def __init__(
@@ -246,7 +249,7 @@ class Intake:
         if greeting.yours is None:
             return None
         try:
-            opened = open_signed(greeting.yours, self._max_bytes)
+            opened = self._opened(greeting.yours)
             self._check_names(opened, self._me)
             if not isinstance(opened.body, ModelBody):
                 raise Rejected("malformed")
@@ -257,9 +260,14 @@ class Intake:
         self.accepted += 1
         return Echo(opened.body.number, greeting.yours)
 
+    def _opened(self, data: bytes) -> Opened:
+        if len(data) > self._max_bytes:  # another agent may have read it, with another limit
+            raise Rejected("oversized")
+        return self._verifier.read_once(data, partial(open_signed, max_bytes=self._max_bytes))
+
     def _take(self, sender: str, peer: _Peer, data: bytes) -> Accepted:
         """All checks of a message; the last lines are reached by what has passed them."""
-        opened = open_signed(data, self._max_bytes)
+        opened = self._opened(data)
         self._check_names(opened, sender)
         if not peer.agrees:
             raise Rejected("weight")
@@ -271,7 +279,7 @@ class Intake:
         if body.privacy not in self._labels:
             raise Rejected("wrong_label")
         self._check_number(body.number, peer.model, peer, opened, data)
-        vector = self._checked_vector(body, self._model_sizes)
+        vector = self._checked_vector(opened, self._model_sizes)
         peer.model.advance(body.number, data)
         self.accepted += 1
         return Message(body.sender, body.number, vector)
@@ -285,7 +293,7 @@ class Intake:
                 raise Rejected("flooded")
             track = _Track()
         self._check_number(body.round, track, peer, opened, data)
-        vector = self._checked_vector(body, self._relay_sizes)
+        vector = self._checked_vector(opened, self._relay_sizes)
         track.advance(body.round, data)
         peer.stages[body.stage] = track
         self.accepted += 1
@@ -312,8 +320,8 @@ class Intake:
         if not self._verifier.holds(public_key, opened.content, opened.signed.signature):
             raise Rejected("bad_signature")
 
-    def _checked_vector(self, body: ModelBody | RelayBody, sizes: range) -> NDArray[np.float64]:
-        vector = vector_of(body)
+    def _checked_vector(self, opened: Opened, sizes: range) -> NDArray[np.float64]:
+        vector = opened.vector
         if vector.size not in sizes:
             raise Rejected("wrong_dimension")
         largest = np.abs(vector).max()  # not a number, if any coordinate is none

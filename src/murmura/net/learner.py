@@ -7,7 +7,9 @@ this one agent in it, with public bounds in place of everything that would be co
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from murmura.agent import Agent, Shelter
 from murmura.agent.agent import Clock
 from murmura.data import Population
+from murmura.errors import PrivacyError
 from murmura.graph import SimilarityGraph
 from murmura.objective import LocalObjective, Problem
 from murmura.objective.losses import Loss
@@ -42,7 +45,7 @@ class Settings:
         rows, values = np.asarray(features, np.float64), np.asarray(targets, np.float64)
         return Problem(
             Population.packed(rows, values, np.array([0, len(values)])),
-            SimilarityGraph.from_edges(1, np.empty((0, 2), np.int64), np.empty(0)),
+            _alone(),
             self.loss,
             tradeoff=self.tradeoff,
             l2=self.l2,
@@ -52,12 +55,44 @@ class Settings:
         )
 
 
+@lru_cache(maxsize=1)
+def _alone() -> SimilarityGraph:
+    """A graph of one agent, the same for all: a gateway starts many."""
+    return SimilarityGraph.from_edges(1, np.empty((0, 2), np.int64), np.empty(0))
+
+
 @dataclass(frozen=True)
 class Protection:
-    """An agent's gate, and the bound on the gradient of one point in the norm of its noise."""
+    """An agent's gate, and the bound on the gradient of one point in the norm of its noise.
+
+    term: what the gate releases from, if that is not all that the agent has.
+    """
 
     gate: Gate
     clip: float
+    term: LocalObjective | None = None
+
+    def shelter(self, term: LocalObjective) -> Shelter:
+        return Shelter(self.gate, term if self.term is None else self.term, self.clip)
+
+
+class LearningAgent(Agent):
+    """An agent that can be given more points."""
+
+    def relearn(self, problem: Problem, protection: Protection | None, now: int) -> None:
+        """Go on with the points of this problem; one that had fallen silent tries again."""
+        _check_public_steps(self.name, problem, protection)
+        term = LocalObjective.of_agent(problem, 0)
+        self._term = term
+        self._step_size = float(problem.step_sizes[0])
+        self._pull = float(problem.pulls[0])
+        self._shelter = None if protection is None else protection.shelter(term)
+        if self._shelter is not None:
+            # Only drawn ahead; a gate that cannot release any more says so on the tick.
+            with suppress(PrivacyError):
+                self._shelter.prepare(self.model.size)
+        if self.next_tick is None:
+            self.next_tick = self._clock.next_tick(self.updates, now)
 
 
 def make_agent(
@@ -69,10 +104,11 @@ def make_agent(
     start: NDArray[Any] | None = None,
     protection: Protection | None = None,
     now: int = 0,
-) -> Agent:
+) -> LearningAgent:
     """The agent with the points of a one-agent problem, and these ties; it starts from zeros."""
+    _check_public_steps(name, problem, protection)
     term = LocalObjective.of_agent(problem, 0)
-    return Agent(
+    return LearningAgent(
         name,
         term,
         np.zeros(problem.dimension) if start is None else start,
@@ -80,6 +116,14 @@ def make_agent(
         step_size=float(problem.step_sizes[0]),
         pull=float(problem.pulls[0]),
         clock=clock,
-        shelter=None if protection is None else Shelter(protection.gate, term, protection.clip),
+        shelter=None if protection is None else protection.shelter(term),
         now=now,
     )
+
+
+def _check_public_steps(name: Hashable, problem: Problem, protection: Protection | None) -> None:
+    if protection is not None and problem.smoothness != "public":
+        raise PrivacyError(
+            f"agent {name!r}: without feature_bound its step size comes from its points, and every release "
+            "would tell of them; give the network a feature_bound"
+        )

@@ -1,14 +1,15 @@
 """What a host writes down while it runs: one JSON object per line, and never anything about the data.
 
-An event has a name and a few fields, all from the list below and all text or whole numbers. There is no field
-for a model, a gradient, a loss or a prediction, and none that would take a real number: what is not on the list
-cannot be logged, by mistake or otherwise.
+An event has a name and a few fields, all from the list below and all text or whole numbers. There is no
+field for a model, a gradient, a loss or a prediction, and none that would take a real number: what is
+not on the list cannot be logged, by mistake or otherwise.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,7 +23,27 @@ from murmura.net.rate import Bucket, RateLimit
 from murmura.net.time import RealTime, Time
 
 FIELDS: Final = frozenset(
-    ["address", "agent", "agents", "error", "host", "listen", "neighbor", "network", "number", "obstacle", "path", "pid", "place", "port", "reason", "signal", "suppressed", "text", "version"]
+    [
+        "address",
+        "agent",
+        "agents",
+        "error",
+        "host",
+        "listen",
+        "neighbor",
+        "network",
+        "number",
+        "obstacle",
+        "path",
+        "pid",
+        "place",
+        "port",
+        "reason",
+        "signal",
+        "suppressed",
+        "text",
+        "version",
+    ]
 )
 MAX_TEXT: Final = 500
 MAX_BYTES: Final = 10_000_000
@@ -40,6 +61,7 @@ class EventLog:
     def __init__(self, handler: logging.Handler, *, time: Time | None = None) -> None:
         self._handler = handler
         self._time = RealTime() if time is None else time
+        self._lock = threading.Lock()  # zenoh's threads have something to tell as well
         self._buckets: dict[str, Bucket] = {}
         self._suppressed: Counter[str] = Counter()
 
@@ -61,18 +83,19 @@ class EventLog:
         for name, value in fields.items():
             if name not in FIELDS or not isinstance(value, str | int | None):
                 raise NetworkError(
-                    f"log event {event!r}: the field {name!r} of type {type(value).__name__} is not one that may "
-                    "be logged; see murmura.net.logs"
+                    f"log event {event!r}: the field {name!r} of type {type(value).__name__} is not one that "
+                    "may be logged; see murmura.net.logs"
                 )
-        if not self._may_pass(event):
-            self._suppressed[event] += 1
-            return
-        if left_out := self._suppressed.pop(event, 0):
-            fields["suppressed"] = left_out
+        with self._lock:
+            if not self._may_pass(event):
+                self._suppressed[event] += 1
+                return
+            if left_out := self._suppressed.pop(event, 0):
+                fields["suppressed"] = left_out
         self._handler.handle(_record(level, _line(event, level, fields)))
 
     def failure(self, event: str, error: BaseException, **fields: str | int | None) -> None:
-        """An error: in our own words if it is one of ours, else where it happened and nothing of what it says."""
+        """An error: in its own words if it is one of ours, else only where it happened."""
         text = str(error) if isinstance(error, MurmuraError) else None
         self(event, ERROR, error=type(error).__name__, text=text, place=_place(error), **fields)
 

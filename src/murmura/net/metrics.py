@@ -1,14 +1,14 @@
 """How agents are doing, for people and for Prometheus: counts of events, budgets, and who is there.
 
-Nothing here is computed from private data. The number of updates and releases, budgets and what is spent of them
-are public in any case (docs/threat-model.md); models, losses and predictions have no place here.
+Nothing here is computed from private data. The number of updates and releases, budgets and what is spent
+of them are public in any case (docs/threat-model.md); models, losses and predictions have no place here.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 from wsgiref.simple_server import WSGIServer
 
@@ -24,9 +24,19 @@ except ImportError as error:
 LOOPBACK: Final = "127.0.0.1"
 
 
+@dataclass
+class Traffic:
+    """What went over the links of this host, counted by message."""
+
+    messages_in: int = 0
+    messages_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
 @dataclass(frozen=True)
 class AgentStatus:
-    """One agent. Without privacy there is no epsilon; before the first release of this process, no age of it."""
+    """One agent. Without privacy there is no epsilon; before a first release of this process, no age."""
 
     name: str
     updates: int
@@ -58,7 +68,7 @@ class HostStatus:
     strangers: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**vars(self), "agents": [vars(agent) for agent in self.agents]}
 
 
 class MetricsServer:

@@ -101,6 +101,7 @@ class Node:
         self._unwritten: set[str] = set()
         self._forgotten: set[str] = set()
         self._write_at: int | None = None
+        self._greet_at: int | None = None
 
     @property
     def name(self) -> str:
@@ -110,6 +111,11 @@ class Node:
     def sent(self) -> Sent:
         """The last message, as it is on disk."""
         return self._outbox.last
+
+    @property
+    def releases(self) -> int:
+        """How many updates its messages tell of: what a budget is spent on."""
+        return self._outbox.updates
 
     @property
     def neighbors_up(self) -> list[str]:
@@ -135,10 +141,12 @@ class Node:
                 self._update(now)
             else:
                 self.agent.next_tick = self._clock.next_tick(self.agent.updates, now)
-        for name, tie in self._ties.items():
-            due = self._greeting_due(tie)
-            if due is not None and due <= now:
-                self._greet(name, tie, now)
+        if self._greet_at is not None and self._greet_at <= now:
+            for name, tie in self._ties.items():
+                due = self._greeting_due(tie)
+                if due is not None and due <= now:
+                    self._greet(name, tie, now)
+            self._plan_greetings()
         if self._write_at is not None and self._write_at <= now:
             self._write(now)
         return self.next_wake()
@@ -166,6 +174,7 @@ class Node:
         # Whoever greets may be waiting for an answer; so that no two greet each other for ever, not at once.
         if tie.greeted_at is None or tie.greeted_at + GREETING_GAP <= now:
             self._greet(sender, tie, now)
+        self._plan_greetings()
 
     def on_presence(self, neighbor: str, is_up: bool) -> None:
         tie = self._ties.get(neighbor)
@@ -176,6 +185,7 @@ class Node:
         tie.up_since = now if is_up else None
         if is_up:
             self._greet(neighbor, tie, now)
+        self._plan_greetings()
 
     def set_neighbors(self, neighbors: Mapping[str, NeighborKey], version: int) -> None:
         """As in a newer roster: who left is forgotten, who came is greeted when it is up."""
@@ -194,10 +204,11 @@ class Node:
             tie = self._ties.setdefault(name, _Tie())
             if tie.up_since is not None:
                 self._greet(name, tie, now)
+        self._plan_greetings()
 
     def _resume(self, now: int) -> None:
         self.agent.model = self._outbox.model.astype(self.agent.model.dtype)
-        self.agent.updates = self._outbox.last.number
+        self.agent.updates = self._outbox.updates
         self.agent.next_tick = self._clock.next_tick(self.agent.updates, now)
 
     def _update(self, now: int) -> None:
@@ -216,6 +227,16 @@ class Node:
             for sent in ready:
                 self.last_release_time = now
                 self._transport.publish(self.name, sent.data)
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """Say the last word, if it is time for it; there is no update after it."""
+        sent = self._outbox.conclude()
+        if sent is not None:
+            self.agent.model = self._outbox.model.astype(self.agent.model.dtype)
+            self.agent.updates = self._outbox.updates
+            self.agent.next_tick = None
+            self._transport.publish(self.name, sent.data)
 
     def _may_release(self, now: int) -> bool:
         """Whether someone listens, and nobody who is up may still know of a later release."""
@@ -301,7 +322,12 @@ class Node:
             return tie.up_since
         return tie.greeted_at + (GREETING_PERIOD if tie.has_greeted else GREETING_GAP)
 
+    def _plan_greetings(self) -> None:
+        """Worked out when something has changed, which is seldom, and not at every tick."""
+        dues = map(self._greeting_due, self._ties.values())
+        self._greet_at = min((due for due in dues if due is not None), default=None)
+
     def next_wake(self) -> int | None:
         """When `tick` has something to do next; to be asked again after every call from outside."""
-        times = [self.agent.next_tick, self._write_at, *map(self._greeting_due, self._ties.values())]
+        times = (self.agent.next_tick, self._write_at, self._greet_at)
         return min((time for time in times if time is not None), default=None)

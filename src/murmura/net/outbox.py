@@ -4,6 +4,10 @@
 ledger holds already. Both begin with message 0, the public model that the agent started from, so that a
 neighbor knows that it is there before its first update.
 
+An agent with a gate has a last word: when its plan is used up it sends the mean of its later releases,
+in which there is less noise than in any of them. It is worked out from what was released, so that it costs
+nothing, and is numbered one above the last release.
+
 After a restart both hand out the same bytes: signatures are deterministic, and nothing is drawn again. They
 differ where neighbors hold a later message than the agent itself, which shows that its disk is an old copy.
 An agent without privacy takes its own message back and goes on from there. One with a gate has spent budget
@@ -12,6 +16,7 @@ that its ledger does not know of, and must not release anything any more.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +24,8 @@ from numpy.typing import NDArray
 
 from murmura.agent import Message
 from murmura.errors import PrivacyError
-from murmura.net.signing import SigningKey
+from murmura.method.private_updates import tail_start
+from murmura.net.signing import SigningKey, Verifier, public_key_of
 from murmura.net.store import Sent, Store
 from murmura.net.wire import MAX_NUMBER, ModelBody, PrivacyLabel, open_signed, sign
 from murmura.privacy.gate import Gate
@@ -39,12 +45,21 @@ class Outbox(Protocol):
         ...
 
     @property
+    def updates(self) -> int:
+        """How many updates its messages tell of; a last word is none."""
+        ...
+
+    @property
     def model(self) -> NDArray[Any]:
         """The model in the last message."""
         ...
 
     def ready(self, message: Message) -> Sent:
         """Put a new message on disk; when this returns, the bytes may leave."""
+        ...
+
+    def conclude(self) -> Sent | None:
+        """The last word, when it is due; None before, and once it has been handed out."""
         ...
 
     def knows(self, echo: Sent) -> bool:
@@ -57,19 +72,35 @@ class Outbox(Protocol):
 
 
 class Signer:
-    """Signs an agent's models with its key, for its network, under its label."""
+    """Signs an agent's models with its key, for its network, under its label.
 
-    def __init__(self, network: str, sender: str, privacy: PrivacyLabel, key: SigningKey) -> None:
+    verifier: that of the process; the agent's neighbors in it need not check what was signed here.
+    """
+
+    def __init__(
+        self,
+        network: str,
+        sender: str,
+        privacy: PrivacyLabel,
+        key: SigningKey,
+        verifier: Verifier | None = None,
+    ) -> None:
         self._network = network
         self._sender = sender
         self._privacy: PrivacyLabel = privacy
         self._key = key
+        self._public_key = public_key_of(key)
+        self._verifier = verifier
 
     def signed(self, number: int, payload: bytes) -> Sent:
         if not 0 <= number <= MAX_NUMBER:
             raise PrivacyError(f"agent {self._sender!r}: there is no message with number={number}")
         body = ModelBody(self._network, self._sender, number, self._privacy, payload)
-        return Sent(number, sign(body, self._key))
+        data = sign(body, self._key)
+        if self._verifier is not None:
+            opened = open_signed(data, len(data))
+            self._verifier.vouch(self._public_key, opened.content, opened.signed.signature)
+        return Sent(number, data)
 
 
 class PlainOutbox:
@@ -89,6 +120,10 @@ class PlainOutbox:
         return self._last
 
     @property
+    def updates(self) -> int:
+        return self._last.number
+
+    @property
     def model(self) -> NDArray[Any]:
         return self._model
 
@@ -97,6 +132,9 @@ class PlainOutbox:
         model = np.asarray(message.model, np.float64)
         self._keep(self._signer.signed(number, encode(number, model)), model)
         return self._last
+
+    def conclude(self) -> None:
+        """It may always have more to say."""
 
     def knows(self, echo: Sent) -> bool:
         return echo.number <= self._last.number
@@ -110,15 +148,18 @@ class PlainOutbox:
 
 
 class GateOutbox:
-    """The messages of an agent with a gate: what the gate released, and nothing else."""
+    """The messages of an agent with a gate: what the gate released, its mean at the end, and nothing else."""
 
     spends = True
 
-    def __init__(self, signer: Signer, gate: Gate, ledger: Book) -> None:
-        """ledger: the gate's own, which has the bytes of all that was released."""
+    def __init__(self, signer: Signer, gate: Gate, ledger: Book, updates: int | None = None) -> None:
+        """ledger: the gate's own, which has the bytes of all that was released.
+
+        updates: how many releases the agent makes; then comes its last word. None: it has none.
+        """
         self._signer = signer
-        self._gate = gate
         self._ledger = ledger
+        self._n_updates = updates
         release = gate.last_release()
         if release is not None:
             self._last = signer.signed(release.number, release.payload)
@@ -126,15 +167,19 @@ class GateOutbox:
             self._last = signer.signed(0, encode(0, gate.released))
         else:
             raise PrivacyError("the gate of an agent that sends models needs a public start")
+        self.conclude()
 
     @property
     def last(self) -> Sent:
         return self._last
 
     @property
+    def updates(self) -> int:
+        return self._ledger.consumed
+
+    @property
     def model(self) -> NDArray[Any]:
-        assert self._gate.released is not None  # it began with a start
-        return self._gate.released
+        return _model_in(self._last.data)
 
     def ready(self, message: Message) -> Sent:
         if message.release is None:
@@ -143,6 +188,16 @@ class GateOutbox:
                 "with a budget sends nothing else"
             )
         self._last = self._signer.signed(message.release.number, message.release.payload)
+        return self._last
+
+    def conclude(self) -> Sent | None:
+        spent = self._ledger.consumed
+        if self._n_updates is None or spent < self._n_updates or self._last.number > spent:
+            return None
+        payload = last_word(self._ledger, tail_start(self._n_updates))
+        if payload is None:
+            return None
+        self._last = self._signer.signed(spent + 1, payload)
         return self._last
 
     def knows(self, echo: Sent) -> bool:
@@ -154,6 +209,19 @@ class GateOutbox:
 
     def take_back(self, later: Sent) -> None:
         raise PrivacyError("an agent with a budget goes on from its ledger alone")
+
+
+def last_word(ledger: Book, first: int) -> bytes | None:
+    """The mean of what was released after the first `first` events, as a message; None if nothing was.
+
+    By exactly rounded sums: the same bytes from the same ledger on every machine.
+    """
+    payloads = [entry.payload for entry in ledger.entries[first:]]
+    released = [decode(payload)[1] for payload in payloads if payload is not None]
+    if not released:
+        return None
+    mean = [math.fsum(values) / len(released) for values in zip(*released, strict=True)]
+    return encode(ledger.consumed + 1, np.array(mean))
 
 
 def _model_in(data: bytes) -> NDArray[np.float64]:

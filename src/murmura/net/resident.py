@@ -8,26 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from murmura.agent.agent import Clock
 from murmura.errors import NetworkError
 from murmura.net.folder import AgentFolder, NoPrivacy, OwnBudget
+from murmura.net.growth import Meter, MeteredGate, OneBudget, points_so_far
 from murmura.net.host import Resident
 from murmura.net.intake import Intake
-from murmura.net.learner import Protection, make_agent
+from murmura.net.learner import Protection, Settings, make_agent
 from murmura.net.node import Node
 from murmura.net.outbox import GateOutbox, PlainOutbox, Signer
+from murmura.net.own import OwnSide
 from murmura.net.signing import Verifier, public_key_of
-from murmura.net.store import FileStore
+from murmura.net.store import Batch, FileStore, Store
 from murmura.net.task import Task
 from murmura.net.time import PoissonClock, Time
 from murmura.net.transport import Transport
 from murmura.objective import Problem
-from murmura.privacy.gate import Gate
-from murmura.privacy.grid import grid_for_mean
 from murmura.privacy.ledger import Ledger
-from murmura.privacy.mechanisms import Gaussian, Laplace, Mechanism
 from murmura.privacy.noise import SecureNoise
-from murmura.privacy.plan import Plan
-from murmura.privacy.real_noise import accountant_of
 
 
 def open_resident(
@@ -45,22 +43,30 @@ def _opened(
     name, neighborhood = folder.name, folder.neighborhood
     task, privacy = Task.of(neighborhood), folder.settings.privacy
     check_label(name, task, privacy)
-    problem = _problem(folder, task)
-    start = np.zeros(problem.dimension)
+    settings, first = task.learning(), Batch(*folder.points())
     store = opened.enter_context(FileStore(folder.state, name))
+    points = points_so_far(first, store)
+    problem = _problem(folder, settings, points)
+    start = np.zeros(problem.dimension)
     key = folder.signing_key()
-    signer = Signer(neighborhood.network, name, task.privacy, key)
-    protection = None
-    if isinstance(privacy, OwnBudget) and problem.population.n_samples:
+    signer = Signer(neighborhood.network, name, task.privacy, key, verifier)
+    protection, meter = None, None
+    if isinstance(privacy, OwnBudget) and first.targets.size:
         ledger = opened.enter_context(Ledger.open(folder.state, name))
-        gate = Gate(plan_of(privacy, problem), ledger, SecureNoise(), start=start)
-        protection, outbox = Protection(gate, privacy.clip), GateOutbox(signer, gate, ledger)
+        meter = Meter(privacy.budget, privacy.updates, privacy.clip, privacy.mechanism)
+        gate = MeteredGate(meter, len(points.targets), ledger, SecureNoise(), start=start)
+        protection = Protection(gate, privacy.clip)
+        outbox = GateOutbox(signer, gate, ledger, privacy.updates)
+        clock = PoissonClock(neighborhood.tick_rate, limit=privacy.updates)
     else:
         # An agent without points has nothing to protect.
         outbox = PlainOutbox(signer, store, start)
-    clock = PoissonClock(neighborhood.tick_rate, limit=task.updates)
+        clock = RenewedClock(PoissonClock(neighborhood.tick_rate), task.updates, store)
+    agent = make_agent(name, problem, _weights(folder), clock, protection=protection, now=time.now())
+    is_private = isinstance(privacy, OwnBudget)
+    growth = OneBudget(settings, first, store, agent, protection, is_private=is_private)
     node = Node(
-        make_agent(name, problem, _weights(folder), clock, protection=protection, now=time.now()),
+        agent,
         clock,
         _intake(folder, task, public_key_of(key), time, verifier),
         outbox,
@@ -74,7 +80,27 @@ def _opened(
         neighborhood,
         gate=None if protection is None else protection.gate,
         budget=privacy.budget if isinstance(privacy, OwnBudget) else None,
+        own=OwnSide(settings, agent, growth, time, is_private, meter),
     )
+
+
+class RenewedClock:
+    """A clock that stops after a number of updates, and is given as many again whenever points arrive."""
+
+    def __init__(self, clock: Clock, updates: int | None, store: Store) -> None:
+        self._clock = clock
+        self._updates = updates
+        self._store = store
+
+    def next_tick(self, updates: int, now: int) -> int | None:
+        if self._updates is None or updates < self._updates * self._rounds(updates):
+            return self._clock.next_tick(updates, now)
+        return None
+
+    def _rounds(self, updates: int) -> int:
+        """The first, and one for every arrival; it is asked for seldom, since it takes a look at the disk."""
+        assert self._updates is not None
+        return 1 if updates < self._updates else 1 + len(self._store.load().batches)
 
 
 def check_label(agent: str, task: Task, privacy: NoPrivacy | OwnBudget) -> None:
@@ -87,23 +113,13 @@ def check_label(agent: str, task: Task, privacy: NoPrivacy | OwnBudget) -> None:
         )
 
 
-def plan_of(privacy: OwnBudget, problem: Problem) -> Plan:
-    """Every release that the agent will make: equal noise, integer noise, least noise for its budget."""
-    samples = problem.population.n_samples
-    sensitivity = 2 * privacy.clip / samples
-    kind = {"gaussian": Gaussian, "laplace": Laplace}[privacy.mechanism]
-    event: Mechanism = kind(sensitivity, sensitivity, grid=grid_for_mean(sensitivity, samples))
-    accountant = accountant_of(event, privacy.budget)
-    return Plan.fitting(privacy.budget, event, accountant=accountant, updates=privacy.updates)
-
-
-def _problem(folder: AgentFolder, task: Task) -> Problem:
-    features, targets = folder.points()
-    problem = task.learning().problem(features, targets)
+def _problem(folder: AgentFolder, settings: Settings, points: Batch) -> Problem:
+    problem = settings.problem(points.features, points.targets)
     if problem.dimension != folder.neighborhood.dimension:
         raise NetworkError(
-            f"agent {folder.name!r}: models of its {features.shape[1]} features have {problem.dimension} "
-            f"coordinates, and those of the network {folder.neighborhood.dimension}; give it the same ones"
+            f"agent {folder.name!r}: models of its {points.features.shape[1]} features have "
+            f"{problem.dimension} coordinates, and those of the network {folder.neighborhood.dimension}; "
+            "give it the same ones"
         )
     return problem
 

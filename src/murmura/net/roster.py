@@ -108,8 +108,7 @@ class Neighborhood:
 
     def successor(self, offered: Neighborhood) -> Neighborhood:
         """The slice to go by from now on: the one offered if it is newer, this one if it is the same."""
-        for field in ("network", "agent", "index", "dimension"):
-            mine, other = getattr(self, field), getattr(offered, field)
+        for (field, mine), other in zip(self._lasting().items(), offered._lasting().values(), strict=True):
             if mine != other:
                 raise IdentityError(
                     f"agent {self.agent!r}: the roster offered has {field}={other!r} instead of {mine!r}, "
@@ -126,6 +125,16 @@ class Neighborhood:
                 "authority must give a changed one a higher version"
             )
         return offered
+
+    def _lasting(self) -> dict[str, str | int]:
+        """What an agent is for as long as it lives. With another key its old messages would not be known."""
+        return {
+            "network": self.network,
+            "agent": self.agent,
+            "public_key": self.place.public_key.hex(),
+            "index": self.index,
+            "dimension": self.dimension,
+        }
 
 
 def neighborhoods(

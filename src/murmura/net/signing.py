@@ -7,8 +7,9 @@ for one check (about 0.1 ms), not for twenty.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from murmura.errors import IdentityError, MissingExtra
 
@@ -22,6 +23,7 @@ PUBLIC_KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 
 SigningKey = Ed25519PrivateKey
+T = TypeVar("T")
 
 
 def new_signing_key() -> SigningKey:
@@ -52,26 +54,50 @@ def holds(public_key: bytes, content: bytes, signature: bytes) -> bool:
 
 
 class Verifier:
-    """Checks signatures and remembers those that hold, for all agents of a process.
+    """Shared by the agents of a process: what one of them has checked or read, the others take over.
 
-    Those that do not hold are not remembered: anybody can make any number of them.
+    Signatures that do not hold are not remembered: anybody can make any number of them.
     """
 
-    def __init__(self, capacity: int = 2**14) -> None:
+    def __init__(self, capacity: int = 2**14, messages: int = 2**8) -> None:
+        """How many signatures are remembered, and how many messages; a message is wanted by all at once."""
         self._capacity = capacity
+        self._messages = messages
         self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._read: dict[bytes, Any] = {}
         self.checks = 0
 
     def holds(self, public_key: bytes, content: bytes, signature: bytes) -> bool:
-        # The parts of fixed length come first, so that no two triples run together.
-        digest = sha256(public_key + signature + content).digest()
+        """Whether the owner of the key signed this content."""
+        digest = _digest(public_key, content, signature)
         if digest in self._known:
             self._known.move_to_end(digest)
             return True
         self.checks += 1
         if not holds(public_key, content, signature):
             return False
+        self._remember(digest)
+        return True
+
+    def vouch(self, public_key: bytes, content: bytes, signature: bytes) -> None:
+        """This process made the signature itself: its agents need not check it."""
+        self._remember(_digest(public_key, content, signature))
+
+    def read_once(self, data: bytes, read: Callable[[bytes], T]) -> T:
+        """What `read` makes of these bytes; the same object for everyone who reads them now."""
+        known = self._read.get(data)
+        if known is None:
+            known = self._read[data] = read(data)
+            if len(self._read) > self._messages:
+                del self._read[next(iter(self._read))]
+        return known
+
+    def _remember(self, digest: bytes) -> None:
         self._known[digest] = None
         if len(self._known) > self._capacity:
             self._known.popitem(last=False)
-        return True
+
+
+def _digest(public_key: bytes, content: bytes, signature: bytes) -> bytes:
+    """The parts of fixed length come first, so that no two triples run together."""
+    return sha256(public_key + signature + content).digest()

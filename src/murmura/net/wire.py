@@ -14,6 +14,7 @@ would be written differently by this module is refused, so that nobody can make 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -129,10 +130,22 @@ class Opened:
     body: Body
     signed: Signed
 
-    @property
+    @cached_property
     def content(self) -> bytes:
         """What was signed."""
         return signed_content(self.body.network, self.signed.body)
+
+    @cached_property
+    def vector(self) -> NDArray[np.float64]:
+        """The coordinates as they came; `Rejected` if the payload holds none, or those of another number."""
+        body = self.body
+        try:
+            number, vector = messages.decode(body.payload)
+        except PrivacyError as error:
+            raise Rejected("malformed") from error
+        if number != (body.number if isinstance(body, ModelBody) else body.round):
+            raise Rejected("malformed")
+        return vector
 
 
 def limit(dimension: int) -> int:
@@ -170,17 +183,6 @@ def greet(greeting: Greeting) -> bytes:
 def open_greeting(data: bytes, max_bytes: int) -> Greeting:
     """The greeting in these bytes, or `Rejected`."""
     return _decode(data, max_bytes, _GREETING)
-
-
-def vector_of(body: Body) -> NDArray[np.float64]:
-    """The coordinates, as they came; `Rejected` if the payload is none or belongs to another number."""
-    try:
-        number, vector = messages.decode(body.payload)
-    except PrivacyError as error:
-        raise Rejected("malformed") from error
-    if number != (body.number if isinstance(body, ModelBody) else body.round):
-        raise Rejected("malformed")
-    return vector
 
 
 _SIGNED: Final = msgspec.msgpack.Decoder(Signed)

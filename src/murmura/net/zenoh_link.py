@@ -1,17 +1,19 @@
 """The real network of a host: one zenoh session for all its agents, in peer mode, over mutual TLS.
 
-There is no server: a host dials the hosts of its agents' neighbors and nobody else. Agents of the same host hear
-each other without a detour, and still through their intake. What a session may do is fixed when it opens, so that
-new neighbors mean a new session; whatever is lost meanwhile is made up for by the greetings that follow.
+There is no server: a host dials the hosts of its agents' neighbors and nobody else. Agents of the same
+host hear each other without a detour, and still through their intake. What a session may do is fixed
+when it opens, so that new neighbors mean a new session; whatever is lost meanwhile is made up for by the
+greetings that follow.
 
-Nothing that zenoh delivers is trusted here beyond the host that it came from. What an agent is called, what it
-signed and what it says is for the intake to judge.
+Nothing that zenoh delivers is trusted here beyond the host that it came from. What an agent is called,
+what it signed and what it says is for the intake to judge.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from murmura.errors import MissingExtra, NetworkError
 from murmura.net.identity import TlsFiles
 from murmura.net.inbox import Inbox
+from murmura.net.metrics import Traffic
 from murmura.net.roster import Place
 from murmura.net.transport import Listener
 from murmura.net.zenoh_settings import Keys, Neighborhoods, check_host, session_settings
@@ -29,11 +32,13 @@ try:
 except ImportError as error:
     raise MissingExtra("a real network", "net") from error
 
-# Of one sender, how many messages may wait for the loop. More than a neighbor sends in the time that a busy host
-# may take; and a bound on the memory that it can claim.
+# Of one sender, how many messages may wait for the loop: more than a neighbor sends in the time that a busy
+# host may take, and a bound on the memory that it can claim.
 SHARE: Final = 64
+# An agent of this host is trusted, and greets all its neighbors at once.
+LOCAL_SHARE: Final = 2**20
 
-Kind: TypeAlias = Literal["model", "to", "up", "down"]
+Kind: TypeAlias = Literal["model", "greeting", "up", "down"]
 # Tells the host's log what happened to its links: a word for it, and whom it concerns.
 Note: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
@@ -45,16 +50,6 @@ class Arrival(NamedTuple):
     sender: str
     receiver: str | None = None
     data: bytes = b""
-
-
-@dataclass
-class Traffic:
-    """What went over the links of this host, counted by message."""
-
-    messages_in: int = 0
-    messages_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
 
 
 @dataclass
@@ -83,10 +78,9 @@ class ZenohLink:
     ) -> None:
         self.host = check_host(host)
         self.traffic = Traffic()
-        # Messages that went no further than here, by the agent that they were for.
-        self.dropped: defaultdict[str, Counter[str]] = defaultdict(Counter)
         # Links to hosts that the roster does not name: they are heard by nobody and hear nothing.
         self.strangers = 0
+        self._dropped: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._keys = Keys(network, host)
         self._listen = listen
         self._files = files
@@ -94,11 +88,13 @@ class ZenohLink:
         self._note = note
         self._places: dict[str, Place] = {}
         self._plugs: dict[str, _Plug] = {}
-        self._audience: dict[str, tuple[str, ...]] = {}
+        self._audience: dict[str, list[str]] = {}
+        self._neighboring: frozenset[str] = frozenset()  # hosts
         self._remote_up: set[str] = set()
         self._session: _Session | None = None
         self._local: Inbox[Arrival] | None = None
         self._changing = asyncio.Lock()
+        self._counting = threading.Lock()
 
     def learn(self, places: Iterable[Place]) -> None:
         """Where agents are, according to a roster; `refresh` puts it into effect."""
@@ -113,9 +109,10 @@ class ZenohLink:
             if name not in self._places:
                 raise NetworkError(f"agent {agent!r}: nothing says on which host its neighbor {name!r} runs")
         before = self._plugs.get(agent)
+        known = frozenset[str]() if before is None else before.neighbors
         self._plugs[agent] = _Plug(listener, names)
-        self._listen_to_each_other()
-        for other in sorted(names - (frozenset() if before is None else before.neighbors)):
+        self._set_audience(agent, known, names)
+        for other in sorted(names - known):
             if other in self._remote_up:
                 self._hand_over(Arrival("up", other, agent))
             elif other in self._plugs and agent in self._plugs[other].neighbors:
@@ -123,9 +120,9 @@ class ZenohLink:
                 self._hand_over(Arrival("up", agent, other))
 
     def detach(self, agent: str) -> None:
-        """Take an agent out: at once for those of this host, after the next `refresh` for the others."""
+        """Take an agent out; its neighbors see it go."""
         plug = self._plugs.pop(agent)
-        self._listen_to_each_other()
+        self._set_audience(agent, plug.neighbors, frozenset())
         if self._session is not None:
             self._session.withdraw(agent)
         for other in sorted(plug.neighbors & self._plugs.keys()):
@@ -133,15 +130,14 @@ class ZenohLink:
                 self._hand_over(Arrival("down", agent, other))
 
     def publish(self, sender: str, data: bytes) -> None:
-        arrival = Arrival("model", sender, None, data)
-        if self._audience.get(sender):
-            self._hand_over(arrival)
+        if sender in self._audience:
+            self._hand_over(Arrival("model", sender, None, data))
         if self._session is not None and self._session.publish(sender, data):
             self._count_out(data)
 
     def send(self, sender: str, receiver: str, data: bytes) -> None:
         if receiver in self._plugs:
-            self._hand_over(Arrival("to", sender, receiver, data))
+            self._hand_over(Arrival("greeting", sender, receiver, data))
         elif self._session is not None:
             self._session.send(sender, receiver, data)
             self._count_out(data)
@@ -149,14 +145,16 @@ class ZenohLink:
     async def refresh(self) -> bool:
         """Open the session, or open it anew if its agents have other neighbors now; whether it did."""
         async with self._changing:
-            self._local = self._local or self._inbox()
-            wanted = self._settings()
+            self._local = self._local or self._inbox(self._deliver, LOCAL_SHARE)
+            neighborhoods = self._neighborhoods()
+            self._neighboring = frozenset(neighborhoods.addresses)
+            wanted = session_settings(self._keys, self._listen, self._files, neighborhoods, self._max_bytes)
             if self._session is not None and self._session.settings == wanted:
                 self._session.announce(self._plugs)
                 return False
             await self._close_session()
-            inbox = self._inbox()
-            session = _Session(wanted, self._keys, self._receiver(inbox), self._link_changed(inbox))
+            inbox = self._inbox(self._deliver_from_outside, SHARE)
+            session = _Session(wanted, self._keys, self._receiver(inbox), self._link_changed)
             try:
                 await asyncio.to_thread(session.open)
             except zenoh.ZError as error:
@@ -165,7 +163,7 @@ class ZenohLink:
                 ) from error
             session.inbox = inbox
             self._session = session
-            await asyncio.to_thread(session.declare, self._remote_neighbors(), tuple(self._plugs))
+            await asyncio.to_thread(session.declare, tuple(self._plugs))
             return True
 
     async def close(self) -> None:
@@ -176,13 +174,18 @@ class ZenohLink:
                 self._local.close()
                 self._local = None
 
+    def dropped(self, agent: str) -> Counter[str]:
+        """Messages for this agent that went no further than here, by reason."""
+        with self._counting:
+            return Counter(self._dropped[agent])
+
     @property
     def neighbors_up(self) -> frozenset[str]:
         """Agents of other hosts that are there."""
         return frozenset(self._remote_up)
 
-    def _inbox(self) -> Inbox[Arrival]:
-        return Inbox(asyncio.get_running_loop(), self._deliver, share=SHARE)
+    def _inbox(self, deliver: Callable[[Arrival], None], share: int) -> Inbox[Arrival]:
+        return Inbox(asyncio.get_running_loop(), deliver, share=share)
 
     async def _close_session(self) -> None:
         session, self._session = self._session, None
@@ -193,7 +196,7 @@ class ZenohLink:
         for agent in sorted(self._remote_up):
             self._deliver(Arrival("down", agent))
 
-    def _settings(self) -> dict[str, Any]:
+    def _neighborhoods(self) -> Neighborhoods:
         addresses: dict[str, str] = {}
         theirs: defaultdict[str, set[str]] = defaultdict(set)
         ours: defaultdict[str, set[str]] = defaultdict(set)
@@ -204,34 +207,30 @@ class ZenohLink:
                     continue
                 if addresses.setdefault(place.host, place.address) != place.address:
                     raise NetworkError(
-                        f"host {place.host!r} has two addresses in the rosters, {addresses[place.host]!r} and "
-                        f"{place.address!r}; have the authority sign rosters that agree"
+                        f"host {place.host!r} has two addresses in the rosters, {addresses[place.host]!r} "
+                        f"and {place.address!r}; have the authority sign rosters that agree"
                     )
                 theirs[place.host].add(neighbor)
                 ours[place.host].add(agent)
-        neighborhoods = Neighborhoods(
+        return Neighborhoods(
             addresses,
             {host: frozenset(names) for host, names in theirs.items()},
             {host: frozenset(names) for host, names in ours.items()},
         )
-        return session_settings(self._keys, self._listen, self._files, neighborhoods, self._max_bytes)
 
-    def _remote_neighbors(self) -> frozenset[str]:
-        everyone = frozenset[str]().union(*(plug.neighbors for plug in self._plugs.values()))
-        return frozenset(name for name in everyone if self._places[name].host != self.host)
-
-    def _listen_to_each_other(self) -> None:
+    def _set_audience(self, agent: str, before: frozenset[str], now: frozenset[str]) -> None:
         """Who on this host listens to whom, wherever that one is."""
-        audience: defaultdict[str, list[str]] = defaultdict(list)
-        for agent, plug in self._plugs.items():
-            for neighbor in plug.neighbors:
-                audience[neighbor].append(agent)
-        self._audience = {sender: tuple(receivers) for sender, receivers in audience.items()}
+        for neighbor in before - now:
+            self._audience[neighbor].remove(agent)
+            if not self._audience[neighbor]:
+                del self._audience[neighbor]
+        for neighbor in now - before:
+            self._audience.setdefault(neighbor, []).append(agent)
 
     def _hand_over(self, arrival: Arrival) -> None:
         """To an agent of this host, once the present call is done: agents do not call each other."""
         if self._local is None:
-            self._local = self._inbox()
+            self._local = self._inbox(self._deliver, LOCAL_SHARE)
         if not self._local.put(arrival.sender, arrival):
             self._drop("flooded", arrival.sender, arrival.receiver)
 
@@ -240,72 +239,82 @@ class ZenohLink:
         self.traffic.bytes_out += len(data)
 
     def _drop(self, reason: str, sender: str, receiver: str | None) -> None:
-        receivers = self._audience.get(sender, ()) if receiver is None else (receiver,)
-        for agent in receivers:
-            self.dropped[agent][reason] += 1
+        """Called from any thread. Names that are made up are not remembered: there is no end of them."""
+        with self._counting:
+            for agent in self._receivers(sender, receiver):
+                if agent in self._plugs:
+                    self._dropped[agent][reason] += 1
+
+    def _receivers(self, sender: str, receiver: str | None) -> tuple[str, ...]:
+        return tuple(self._audience.get(sender, ())) if receiver is None else (receiver,)
+
+    def _deliver_from_outside(self, arrival: Arrival) -> None:
+        if arrival.kind in ("model", "greeting"):
+            self.traffic.messages_in += 1
+            self.traffic.bytes_in += len(arrival.data)
+        self._deliver(arrival)
 
     def _deliver(self, arrival: Arrival) -> None:
         """In the loop: to whom it concerns. Everything is looked up anew, for agents come and go."""
         kind, sender, receiver, data = arrival
-        if kind in ("up", "down") and receiver is None:
-            is_news = (sender in self._remote_up) != (kind == "up")
-            if not is_news:
-                return
-            (self._remote_up.add if kind == "up" else self._remote_up.discard)(sender)
-        for agent in self._audience.get(sender, ()) if receiver is None else (receiver,):
+        if kind in ("up", "down") and receiver is None and not self._is_news(sender, kind == "up"):
+            return
+        for agent in self._receivers(sender, receiver):
             plug = self._plugs.get(agent)
             if plug is None:
                 continue
             if kind == "model":
                 plug.listener.on_published(sender, data)
-            elif kind == "to":
+            elif kind == "greeting":
                 plug.listener.on_greeting(sender, data)
             elif sender in plug.neighbors:
                 plug.listener.on_presence(sender, kind == "up")
 
+    def _is_news(self, agent: str, is_up: bool) -> bool:
+        """Note that an agent of another host is there, or is not; whether it was otherwise before."""
+        was_up = agent in self._remote_up
+        (self._remote_up.add if is_up else self._remote_up.discard)(agent)
+        return is_up != was_up
+
     def _receiver(self, inbox: Inbox[Arrival]) -> Callable[[zenoh.Sample], None]:
         """What zenoh's threads call with everything that comes from other hosts; it must be quick."""
-        traffic, places, max_bytes = self.traffic, self._places, self._max_bytes
-        is_put, here = zenoh.SampleKind.PUT, self.host
+        here, places, max_bytes = self.host, self._places, self._max_bytes
+        is_put = zenoh.SampleKind.PUT
 
         def receive(sample: zenoh.Sample) -> None:
             _, _, host, sender, kind, *rest = str(sample.key_expr).split("/")
             place = places.get(sender)
             if kind == "alive":
                 if place is not None and place.host == host != here:
-                    inbox.put(
-                        f"{sender} is there", Arrival("up" if sample.kind == is_put else "down", sender)
-                    )
+                    arrival = Arrival("up" if sample.kind == is_put else "down", sender)
+                    inbox.put(f"{sender} is there", arrival)
                 return
             receiver = rest[0] if rest else None
-            traffic.messages_in += 1
-            traffic.bytes_in += len(sample.payload)
             if place is not None and place.host != host:
                 self._drop("stolen_name", sender, receiver)
                 return
             data = bytes(sample.payload)[: max_bytes + 1]
-            # Those who are no neighbors of anyone here share one place in the queue.
-            if not inbox.put(
-                sender if place is not None else "", Arrival(_KINDS[kind], sender, receiver, data)
-            ):
+            arrival = Arrival("model" if receiver is None else "greeting", sender, receiver, data)
+            if not inbox.put(self._queue_of(sender, receiver), arrival):
                 self._drop("flooded", sender, receiver)
 
         return receive
 
-    def _link_changed(self, inbox: Inbox[Arrival]) -> Callable[[zenoh.LinkEvent], None]:
-        def changed(event: zenoh.LinkEvent) -> None:
-            host = event.link.auth_identifier
-            is_known = any(place.host == host for place in list(self._places.values()))
-            is_new = event.kind == zenoh.SampleKind.PUT
-            if is_new and not is_known:
-                self.strangers += 1
-            word = ("link" if is_known else "stranger") if is_new else "link lost"
-            self._note(word, {"host": host, "address": event.link.dst})
+    def _queue_of(self, sender: str, receiver: str | None) -> str:
+        """Whose share of the inbox a message takes: one per tie, and one for all who have none here."""
+        if receiver is None:
+            return sender if sender in self._audience else ""
+        plug = self._plugs.get(receiver)
+        return f"{sender} to {receiver}" if plug is not None and sender in plug.neighbors else ""
 
-        return changed
-
-
-_KINDS: Final[Mapping[str, Kind]] = {"model": "model", "to": "to"}
+    def _link_changed(self, event: zenoh.LinkEvent) -> None:
+        host = event.link.auth_identifier
+        is_known = host in self._neighboring
+        is_new = event.kind == zenoh.SampleKind.PUT
+        if is_new and not is_known:
+            self.strangers += 1
+        word = ("link" if is_known else "stranger") if is_new else "link lost"
+        self._note(word, {"host": host, "address": event.link.dst})
 
 
 class _Session:
@@ -333,28 +342,24 @@ class _Session:
     def open(self) -> None:
         self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(self.settings)))
 
-    def declare(self, neighbors: Iterable[str], agents: Iterable[str]) -> None:
-        """First the ears, then the voice: who sees an agent come up may greet it at once."""
-        session, remote = self._session, zenoh.Locality.REMOTE
-        hold = self._held.append
+    def declare(self, agents: Iterable[str]) -> None:
+        """First the ears, then the voices: who sees an agent come up may greet it at once."""
+        session, hold = self._session, self._held.append
         hold(session.info.declare_link_events_listener(self._link_changed, history=True))
-        for neighbor in sorted(neighbors):
-            hold(
-                session.declare_subscriber(
-                    self._keys.models_of(neighbor), self._receive, allowed_origin=remote
-                )
-            )
-        for agent in sorted(agents):
-            self._listen_for(agent)
+        for key in self._keys.all_messages:
+            hold(session.declare_subscriber(key, self._receive, allowed_origin=zenoh.Locality.REMOTE))
         hold(session.liveliness().declare_subscriber(self._keys.all_alive, self._receive, history=True))
-        for agent in sorted(agents):
-            self._raise_voice(agent)
+        self.announce(agents)
 
     def announce(self, agents: Iterable[str]) -> None:
-        """Agents that came back although nothing changed for the others."""
+        """Give a voice to those who have none yet."""
         for agent in sorted(set(agents) - self._tokens.keys()):
-            self._listen_for(agent)
-            self._raise_voice(agent)
+            self._publishers[agent] = self._session.declare_publisher(
+                self._keys.model(agent),
+                congestion_control=zenoh.CongestionControl.DROP,
+                allowed_destination=zenoh.Locality.REMOTE,
+            )
+            self._tokens[agent] = self._session.liveliness().declare_token(self._keys.alive(agent))
 
     def withdraw(self, agent: str) -> None:
         token, publisher = self._tokens.pop(agent, None), self._publishers.pop(agent, None)
@@ -376,18 +381,3 @@ class _Session:
 
     def close(self) -> None:
         self._session.close()
-
-    def _listen_for(self, agent: str) -> None:
-        self._held.append(
-            self._session.declare_subscriber(
-                self._keys.greetings_to(agent), self._receive, allowed_origin=zenoh.Locality.REMOTE
-            )
-        )
-
-    def _raise_voice(self, agent: str) -> None:
-        self._publishers[agent] = self._session.declare_publisher(
-            self._keys.model(agent),
-            congestion_control=zenoh.CongestionControl.DROP,
-            allowed_destination=zenoh.Locality.REMOTE,
-        )
-        self._tokens[agent] = self._session.liveliness().declare_token(self._keys.alive(agent))

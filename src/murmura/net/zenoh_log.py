@@ -1,8 +1,8 @@
 """What zenoh says of connections that it refused: it tells nobody but its log.
 
-zenoh's log goes to the standard output of the process and to nowhere else. A process that runs agents and nothing
-else takes it from there (`RefusedConnections`); a program that embeds an agent keeps its output, and does not learn
-how many strangers knocked. Either way none of them gets in.
+zenoh's log goes to the standard output of the process and to nowhere else. A process that runs agents
+and nothing else takes it from there (`RefusedConnections`); a program that embeds an agent keeps its
+output, and does not learn how many strangers knocked. Either way none of them gets in.
 """
 
 from __future__ import annotations

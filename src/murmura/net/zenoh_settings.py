@@ -1,20 +1,21 @@
 """How a host's zenoh session is set up: whom it dials, whom it lets in, and what each may say.
 
-Who a peer is, zenoh takes from its certificate: the common name is the host's. What a host may say is told by
-the key: everything that it publishes lies below its own name, so that one rule per neighboring host is enough,
-and a host that speaks for an agent of another one is found out by the key alone.
+Who a peer is, zenoh takes from its certificate: the common name is the host's. What a host may say is
+told by the key: everything that it publishes lies below its own name, so that one rule per neighboring
+host is enough, and a host that speaks for an agent of another one is found out by the key alone.
 
     murmura/NETWORK/HOST/AGENT/model          what an agent publishes
     murmura/NETWORK/HOST/AGENT/to/NEIGHBOR    a greeting
     murmura/NETWORK/HOST/AGENT/alive          there while the agent is (a liveliness token)
 
-The default is to deny. A host is sent only what concerns its own agents: models of their neighbors, greetings
-to them, and no word of who else is neighbor to whom.
+The default is to deny. Everyone listens to everything, in two subscriptions, however many agents there
+are; and a host is sent only what concerns its own agents, models of their neighbors and greetings to
+them. So nobody learns from what others subscribe to who else is neighbor to whom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ BATCHES_IN_QUEUE: Final = 16  # of 64 kB and per link: more than any burst that 
 MICROSECONDS_BEFORE_DROP: Final = 500
 LEAST_MESSAGE_LIMIT: Final = 2**16  # zenoh delivers anything below one batch in any case
 SECOND_LINK: Final = 2
+SPEAKING: Final = ["put", "liveliness_token"]
+LISTENING: Final = ["declare_subscriber", "liveliness_query", "declare_liveliness_subscriber"]
 
 
 @dataclass(frozen=True)
@@ -57,26 +60,20 @@ class Keys:
     def alive(self, agent: str) -> str:
         return f"{self._own}/{agent}/alive"
 
-    # What to listen to has a place for any host: a stolen name shall arrive, to be counted.
-    def models_of(self, neighbor: str) -> str:
-        return f"{self._root}/*/{neighbor}/model"
-
-    def greetings_to(self, agent: str) -> str:
-        return f"{self._root}/*/*/to/{agent}"
-
-    @property
-    def all_alive(self) -> str:
-        return f"{self._root}/*/*/alive"
-
-    def all_by(self, agent: str) -> str:
-        return f"{self._own}/{agent}/**"
+    def greetings_to(self, neighbor: str) -> str:
+        return f"{self._own}/*/to/{neighbor}"
 
     def all_from(self, host: str) -> str:
         return f"{self._root}/{host}/**"
 
     @property
-    def all(self) -> str:
-        return f"{self._root}/**"
+    def all_messages(self) -> tuple[str, ...]:
+        """What to listen to. It has a place for any name: stolen ones shall arrive, to be counted."""
+        return f"{self._root}/*/*/model", f"{self._root}/*/*/to/*"
+
+    @property
+    def all_alive(self) -> str:
+        return f"{self._root}/*/*/alive"
 
 
 def check_host(host: str) -> str:
@@ -88,7 +85,7 @@ def check_host(host: str) -> str:
     check_name(host, "host")
     if "." in host:
         raise NetworkError(
-            f"host={host!r}: the name of a host has no dots, so that no public authority certifies it to anyone"
+            f"host={host!r}: the name of a host has no dots, lest a public authority certify it to somebody"
         )
     return host
 
@@ -117,8 +114,8 @@ def session_settings(
         "adminspace": {"enabled": False},
         "transport": {
             "shared_memory": {"enabled": False},
-            # More than one link makes zenoh ask for a proof that a second link comes from the same session.
-            # With one it does not, and whoever knows a session's identifier takes over the rights of its host.
+            # With more than one, zenoh asks for a proof that a second link comes from the same session. With
+            # one it does not, and whoever knows a session's identifier takes over the rights of its host.
             "unicast": {"max_links": SECOND_LINK, "max_sessions": 4 * len(neighborhoods.addresses) + 16},
             "link": {
                 "protocols": ["tls"],
@@ -155,13 +152,13 @@ def _access_control(keys: Keys, neighborhoods: Neighborhoods) -> dict[str, Any]:
     rules, subjects, policies = [], [], []
     for host in sorted(neighborhoods.addresses):
         theirs, ours = sorted(neighborhoods.theirs[host]), sorted(neighborhoods.ours[host])
-        subscriptions = [keys.models_of(agent) for agent in theirs] + [keys.greetings_to(a) for a in ours]
+        heard = [key(agent) for agent in ours for key in (keys.model, keys.alive)]
+        heard += [keys.greetings_to(agent) for agent in theirs]
+        interests = [*keys.all_messages, keys.all_alive]
         own = [
-            _rule(f"{host} speaks", "ingress", ["put", "liveliness_token"], [keys.all_from(host)]),
-            _rule(f"{host} asks", "ingress", ["declare_subscriber", *LIVELINESS], [keys.all]),
-            _rule(f"{host} hears", "egress", ["put", "liveliness_token"], [keys.all_by(a) for a in ours]),
-            _rule(f"{host} is asked", "egress", ["declare_subscriber"], subscriptions),
-            _rule(f"{host} is watched", "egress", LIVELINESS, [keys.all_alive]),
+            _rule(f"{host} speaks", ["ingress"], SPEAKING, [keys.all_from(host)]),
+            _rule(f"{host} hears", ["egress"], SPEAKING, heard),
+            _rule(f"{host} listens", ["ingress", "egress"], LISTENING, interests),
         ]
         rules += own
         subjects.append({"id": host, "cert_common_names": [host]})
@@ -175,14 +172,11 @@ def _access_control(keys: Keys, neighborhoods: Neighborhoods) -> dict[str, Any]:
     }
 
 
-LIVELINESS: Final = ["liveliness_query", "declare_liveliness_subscriber"]
-
-
-def _rule(name: str, flow: str, messages: list[str], keys: Iterable[str]) -> dict[str, Any]:
+def _rule(name: str, flows: list[str], messages: list[str], keys: list[str]) -> dict[str, Any]:
     return {
         "id": name,
         "permission": "allow",
-        "flows": [flow],
+        "flows": flows,
         "messages": messages,
-        "key_exprs": list(keys),
+        "key_exprs": keys,
     }

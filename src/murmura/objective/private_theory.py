@@ -27,7 +27,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binom
 
 from murmura.errors import ObjectiveError
 from murmura.objective.problem import Problem
@@ -148,6 +147,8 @@ class UtilityTheory:
             case "ticks":
                 return _cost_of_each_tick(costs, n_ticks)
             case "updates":
+                from scipy.stats import binom  # slow to import, and seldom needed
+
                 updates_before = binom.pmf(
                     np.arange(costs.size), np.arange(n_ticks)[:, None], 1 / self.n_agents
                 )

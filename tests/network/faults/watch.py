@@ -1,0 +1,138 @@
+"""What must hold after every event of a schedule, whatever the faults."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from murmura.agent import Message
+from murmura.net.intake import AcceptedGreeting, Intake
+from murmura.net.node import PATIENCE
+from murmura.net.wire import ModelBody, open_signed
+from murmura.privacy.messages import decode, encode
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass
+class Life:
+    """What the watch knows of one life of an agent, from start to death."""
+
+    spends: bool  # whether what it sends costs something; an agent without points has nothing to lose
+    is_on_disk: Callable[[int, bytes], bool]  # whether its disk has this release
+    accepted: dict[str, int] = field(default_factory=dict)
+    # Whether a neighbor has shown it a model under its own signature that its disk does not know.
+    is_exposed: bool = False
+    up: dict[str, int] = field(default_factory=dict)  # neighbors that it was told are up, and when
+    greeted_by: set[str] = field(default_factory=set)  # since then
+
+    def on_presence(self, neighbor: str, up_since: int | None) -> None:
+        self.greeted_by.discard(neighbor)
+        self.up.pop(neighbor, None)
+        if up_since is not None:
+            self.up[neighbor] = up_since
+
+
+class Watch:
+    """Sees every message that leaves and every one that is accepted."""
+
+    def __init__(self, privacy: str, dimension: int, n_events: int) -> None:
+        self._privacy = privacy
+        self._start = encode(0, np.zeros(dimension))
+        self._n_events = n_events
+        self.payloads: dict[str, dict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
+        self._seen: set[tuple[str, bytes]] = set()
+        # Agents that run on an old copy of their disk and cannot know it yet: the one thing that no agent can
+        # prevent. What they send in that state is their owner's fault.
+        self.misled: set[str] = set()
+
+    def on_sent(
+        self, sender: str, data: bytes, was_written: Callable[[int, bytes], bool], life: Life
+    ) -> None:
+        """A model leaves: it was charged and written before, once and for all."""
+        if (sender, data) in self._seen:
+            return
+        body = open_signed(data, len(data)).body
+        self._require(
+            isinstance(body, ModelBody) and body.sender == sender, f"{sender} sent no model of its own"
+        )
+        assert isinstance(body, ModelBody)
+        number, payload = body.number, body.payload
+        self._require(body.privacy == self._privacy, f"{sender} sent {number} under the label {body.privacy}")
+        self._require(np.isfinite(decode(payload)[1]).all(), f"{sender} sent {number}, which is not finite")
+        if number == 0:
+            self._require(payload == self._start, f"{sender} started from no public model")
+        else:
+            self._require(was_written(number, payload), f"{sender} sent {number} before it was on disk")
+        if life.spends:
+            # After the last release comes their mean, which costs nothing.
+            self._require(number <= self._n_events + 1, f"{sender} sent {number} of {self._n_events} events")
+            self._require(not life.is_exposed, f"{sender} released {number} on an old copy of its ledger")
+        self.payloads[sender][number].add(payload)
+        self._require(
+            len(self.payloads[sender][number]) == 1 or sender in self.misled,
+            f"{sender} sent two payloads under number {number}",
+        )
+        self._seen.add((sender, data))
+
+    def on_accepted(self, sender: str, message: Message, life: Life) -> None:
+        """A model is taken in: the sender did send it, and it is newer than the last one."""
+        payloads = self.payloads[sender].get(message.number, set())
+        payload = encode(message.number, np.asarray(message.model))
+        self._require(payload in payloads, f"a model {message.number} was accepted that {sender} never sent")
+        last = life.accepted.get(sender, -1)
+        self._require(message.number > last, f"{message.number} of {sender} was accepted after {last}")
+        life.accepted[sender] = message.number
+
+    def on_model(self, agent: str, model: np.ndarray) -> None:
+        self._require(bool(np.isfinite(model).all()), f"the model of {agent} is not finite")
+
+    def on_spent(self, agent: str, number: int, life: Life, now: int) -> None:
+        """An event was charged: for someone, and after all who could know better were asked."""
+        self._require(number <= self._n_events, f"{agent} spent {number} of {self._n_events} events")
+        self._require(len(life.up) > 0, f"{agent} spent an event while none of its neighbors was up")
+        answered = life.greeted_by & life.up.keys()
+        self._require(len(answered) > 0, f"{agent} spent an event before any neighbor answered")
+        silent = [name for name, since in life.up.items() if name not in answered and now < since + PATIENCE]
+        self._require(not silent, f"{agent} spent an event before {silent} could answer")
+
+    def _require(self, holds: bool | np.bool_, otherwise: str) -> None:
+        if not holds:
+            raise Broken(otherwise)
+
+
+class WatchedIntake(Intake):
+    """Reports what it lets in."""
+
+    watch: Watch
+    life: Life
+
+    def message(self, claimed_sender: str, data: bytes) -> Message | None:
+        accepted = super().message(claimed_sender, data)
+        if accepted is not None:
+            assert isinstance(accepted, Message)
+            self.watch.on_accepted(claimed_sender, accepted, self.life)
+        return accepted
+
+    def greeting(self, claimed_sender: str, data: bytes) -> AcceptedGreeting | None:
+        accepted = super().greeting(claimed_sender, data)
+        if accepted is not None:
+            if accepted.agrees:
+                self.life.greeted_by.add(claimed_sender)
+            if accepted.yours is not None and accepted.yours.number > 0:
+                payload = open_signed(accepted.yours.data, len(accepted.yours.data)).body.payload
+                self.life.is_exposed |= not self.life.is_on_disk(accepted.yours.number, payload)
+            if accepted.mine is not None:
+                assert isinstance(accepted.mine, Message)
+                self.watch.on_accepted(claimed_sender, accepted.mine, self.life)
+        return accepted
+
+    def set_neighbors(self, neighbors):
+        super().set_neighbors(neighbors)
+        if hasattr(self, "life"):  # who left and came back begins anew
+            self.life.accepted = {n: k for n, k in self.life.accepted.items() if n in neighbors}

@@ -1,0 +1,515 @@
+"""Agents on a clock, a network and disks that belong to a schedule: their lives, deaths and restarts."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.network.faults.bugs import Parts
+from tests.network.faults.disks import Disk, FileDisk, Killed, MemoryDisk
+from tests.network.faults.post import NETWORK, Weather, arrivals
+from tests.network.faults.problem import SETTINGS, Roster
+from tests.network.faults.watch import Broken, Life, Watch
+
+from murmura.errors import MurmuraError, NetworkError
+from murmura.net.growth import Meter, MeteredGate, OneBudget, points_so_far
+from murmura.net.intake import NeighborKey
+from murmura.net.learner import Protection, make_agent
+from murmura.net.memory import Letter
+from murmura.net.node import Node
+from murmura.net.outbox import Signer
+from murmura.net.signing import SigningKey, Verifier, public_key_of
+from murmura.net.store import Batch
+from murmura.net.time import SECOND, ManualTime, PoissonClock
+from murmura.net.wire import PrivacyLabel, open_greeting
+from murmura.privacy import accountant_by_name
+from murmura.privacy.budget import Budget
+from murmura.privacy.gate import Gate
+from murmura.privacy.grid import grid_for_mean
+from murmura.privacy.ledger import Book
+from murmura.privacy.mechanisms import Gaussian
+from murmura.privacy.messages import decode
+from murmura.privacy.noise import Noise, SecureNoise
+from murmura.privacy.plan import Plan
+
+TICK_RATE = 2.0
+CLIP = 1.0
+BUDGET = Budget(8.0, 1e-3)
+MAGNITUDE_BOUND = 1e6
+RESTART_DELAY = SECOND // 2
+
+
+@lru_cache(maxsize=64)
+def key_of(name: str) -> SigningKey:
+    """Everyone's key, the same in all schedules."""
+    return SigningKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+
+
+@lru_cache(maxsize=64)
+def public_key(name: str) -> bytes:
+    return public_key_of(key_of(name))
+
+
+@lru_cache(maxsize=256)
+def plan_for(samples: int, updates: int, on_grid: bool) -> Plan:
+    sensitivity = 2 * CLIP / samples
+    event = Gaussian(sensitivity, 1.0, grid_for_mean(sensitivity, samples) if on_grid else None)
+    return Plan.fitting(BUDGET, event, accountant="zcdp", updates=updates)
+
+
+@lru_cache(maxsize=64)
+def meter_for(updates: int, on_grid: bool) -> Meter:
+    return Meter(BUDGET, updates, CLIP, on_grid=on_grid)
+
+
+class FreshNoise:
+    """Different at every draw, so that nothing drawn twice comes out the same by luck."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def check(self, event: Any) -> None:
+        """Any event will do."""
+
+    def draw(self, event: Any, dimension: int, number: int) -> np.ndarray:
+        return np.array([self._chance.gauss(0, event.scale) for _ in range(dimension)])
+
+
+@dataclass
+class Machine:
+    """Where an agent lives: its disk stays, its node comes and goes."""
+
+    name: str
+    points: Batch  # those that it began with
+    disk: Disk
+    version: int
+    node: Node | None = None
+    life: Life | None = None
+    growth: OneBudget | None = None
+    incarnation: int = 0
+    is_wanted: bool = True  # whether it ought to run
+    hung_until: int = 0
+    wake_at: int | None = None
+    sees: set[str] = field(default_factory=set)
+
+
+class World:
+    """Runs events in the order of time. Every decision comes from `chance`, every digest from every event."""
+
+    def __init__(
+        self,
+        chance: random.Random,
+        points: Mapping[str, Batch],
+        rosters: list[Roster],
+        privacy: PrivacyLabel,
+        n_events: int,
+        grows: bool,
+        parts: Parts,
+        folder: Path | None = None,
+    ) -> None:
+        self.chance = chance
+        self.rosters = rosters
+        self.privacy: PrivacyLabel = privacy
+        self.n_events = n_events
+        self.grows = grows
+        self.time = ManualTime()
+        self.weather = Weather()
+        self.cut: set[frozenset[str]] = set()
+        self.dimension = next(iter(points.values())).features.shape[1]
+        self.watch = Watch(privacy, self.dimension, n_events)
+        self.recorded: list[tuple[str, bytes]] = []
+        self.events_done = 0
+        self.counts: Counter[str] = Counter()
+        self.has_files = folder is not None
+        self._parts = parts
+        self._verifier = Verifier()
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._n_pushed = 0
+        self._digest = hashlib.sha256()
+        self.machines = {
+            name: Machine(name, mine, self._new_disk(name, folder), version=0)
+            for name, mine in points.items()
+        }
+
+    @property
+    def now(self) -> int:
+        return self.time.now()
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal runs."""
+        return self._digest.hexdigest()
+
+    @property
+    def lives(self) -> dict[str, Node]:
+        return {name: machine.node for name, machine in self.machines.items() if machine.node is not None}
+
+    # The queue
+
+    def at(self, time: int, action: Callable[[], None]) -> None:
+        self._n_pushed += 1
+        heapq.heappush(self._queue, (time, self._n_pushed, action))
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.at(self.now + round(seconds * SECOND), action)
+
+    def run_until(self, until: int) -> None:
+        while self._queue and self._queue[0][0] <= until:
+            time, _, action = heapq.heappop(self._queue)
+            self.time.move_to(time)
+            self.events_done += 1
+            action()
+        self.time.move_to(until)
+
+    # Lives
+
+    def boot(self, name: str) -> None:
+        """Start an agent on what its disk holds; if that fails, it is tried again."""
+        machine = self.machines[name]
+        if machine.node is not None or not machine.is_wanted:
+            return
+        machine.incarnation += 1
+        self._note(f"boot {name}")
+        self.counts["lives"] += 1
+        try:
+            machine.life = Life(self._spends(machine), self._on_disk_of(machine))
+            machine.node = self._make_node(machine)
+            machine.node.start(self.now)
+        except Killed:
+            self._bury(machine)
+        except MurmuraError as error:
+            self._note(f"{name} does not start: {type(error).__name__}")
+            self._bury(machine)
+        else:
+            self._after_call(machine)
+        self.look_around()
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: all that is not on disk is gone."""
+        machine = self.machines[name]
+        if machine.node is not None:
+            self._note(f"kill {name}")
+            self._bury(machine)
+            self.look_around()
+
+    def shut_down(self, name: str) -> None:
+        """An end in peace, for good."""
+        machine = self.machines[name]
+        machine.is_wanted = False
+        if machine.node is not None:
+            self._guarded(machine, machine.node.stop)
+        self.kill(name)
+
+    def take_stock(self) -> None:
+        """Count what the lives that are still going on have seen."""
+        for machine in self.machines.values():
+            self._count(machine)
+
+    def _count(self, machine: Machine) -> None:
+        if machine.node is not None:
+            self.counts.update({f"dropped: {k}": n for k, n in machine.node.intake.dropped.items()})
+            self.counts[f"stopped: {machine.node.obstacle}"] += machine.node.obstacle is not None
+            self.counts["accepted"] += machine.node.intake.accepted
+
+    def _bury(self, machine: Machine) -> None:
+        self._count(machine)
+        machine.node = machine.life = machine.growth = machine.wake_at = None
+        machine.sees = set()
+        machine.hung_until = 0
+        machine.disk.close()
+        if machine.is_wanted:
+            self.after(0.1 + self.chance.random(), lambda: self.boot(machine.name))
+
+    def _make_node(self, machine: Machine) -> Node:
+        name, parts = machine.name, self._parts
+        store = machine.disk.open_store()
+        points = points_so_far(machine.points, store)
+        problem = SETTINGS.problem(points.features, points.targets)
+        keys = self._keys(machine)
+        clock = PoissonClock(TICK_RATE, randomness=self.chance)
+        signer = Signer(NETWORK, name, self.privacy, key_of(name))
+        protection, outbox = None, None
+        if self._spends(machine):
+            ledger = parts.ledger(machine.disk)
+            gate = self._gate(ledger, len(points.targets))
+            protection = Protection(gate, CLIP)
+            outbox = parts.gate_outbox(signer, gate, ledger, self.n_events)
+        agent = make_agent(
+            name, problem, {n: k.weight for n, k in keys.items()}, clock, protection=protection, now=self.now
+        )
+        if outbox is None:
+            outbox = parts.plain_outbox(signer, store, agent.model)
+        parts.change_agent(agent)
+        is_private = self.privacy == "dp"
+        if not is_private or self.grows:
+            machine.growth = OneBudget(
+                SETTINGS, machine.points, store, agent, protection, is_private=is_private
+            )
+        intake = parts.intake(
+            name,
+            NETWORK,
+            self.dimension,
+            [self.privacy],
+            keys,
+            MAGNITUDE_BOUND,
+            public_key=public_key(name),
+            clock=self.time.now,
+            verifier=self._verifier,
+        )
+        assert machine.life is not None
+        intake.watch, intake.life = self.watch, machine.life
+        return parts.node(
+            agent, clock, intake, outbox, store, _Tap(self, machine), self.time, version=machine.version
+        )
+
+    def _spends(self, machine: Machine) -> bool:
+        return self.privacy == "dp" and len(machine.points.targets) > 0
+
+    def _gate(self, ledger: Book, samples: int) -> Gate:
+        noise: Noise = SecureNoise() if self.has_files else FreshNoise(self.chance)
+        start = np.zeros(self.dimension)
+        if self.grows:
+            meter = meter_for(self.n_events, self.has_files)
+            return MeteredGate(meter, samples, ledger, noise, start=start)
+        return Gate(plan_for(samples, self.n_events, self.has_files), ledger, noise, start=start)
+
+    def _new_disk(self, name: str, folder: Path | None) -> Disk:
+        return MemoryDisk(name) if folder is None else FileDisk(name, folder / name)
+
+    def _keys(self, machine: Machine) -> dict[str, NeighborKey]:
+        ties = self._keys_of(machine.name)
+        return {other: NeighborKey(public_key(other), weight) for other, weight in ties.items()}
+
+    # Data
+
+    def add_points(self, name: str, batch: Batch) -> None:
+        """New points arrive at an agent, if it can take any."""
+        machine = self.machines[name]
+        growth = machine.growth
+        if growth is None or (self.privacy == "dp" and not self._spends(machine)):
+            return
+        self._note(f"points for {name}")
+        self.counts["arrivals"] += 1
+
+        def add() -> None:
+            with suppress(NetworkError):  # the disk failed: who brings the points is told
+                growth.add(batch.features, batch.targets, self.now)
+
+        self._guarded(machine, add)
+
+    def points_of(self, name: str) -> Batch:
+        """What a living agent learns from."""
+        growth = self.machines[name].growth
+        assert growth is not None
+        return growth.points
+
+    def check_budgets(self) -> None:
+        """What every ledger says was charged fits the budget."""
+        for machine in self.machines.values():
+            events = [entry.event for entry in machine.disk.entries()]
+            spent = accountant_by_name("zcdp").epsilon(events, BUDGET.delta) if events else 0.0
+            if spent > BUDGET.epsilon:
+                raise Broken(f"{machine.name} has spent {spent} of {BUDGET.epsilon}")
+
+    # Rosters
+
+    def apply_roster(self, name: str, version: int) -> None:
+        """A newer roster reaches an agent, running or not."""
+        machine = self.machines[name]
+        if version <= machine.version:
+            return
+        self._note(f"roster {version} for {name}")
+        machine.version = version
+        node = machine.node
+        if node is not None:
+            keys = self._keys(machine)
+            machine.sees &= keys.keys()
+            assert machine.life is not None
+            for left in machine.life.up.keys() - keys.keys():
+                machine.life.on_presence(left, None)
+            self._guarded(machine, lambda: node.set_neighbors(keys, version))
+        self.look_around()
+
+    # The network
+
+    def publish(self, machine: Machine, data: bytes) -> None:
+        self._watch_sent(machine, data)
+        for other in sorted(self.machines):
+            if other != machine.name and machine.name in self._keys_of(other):
+                self._post(Letter(machine.name, other, "published", data))
+
+    def send(self, machine: Machine, receiver: str, data: bytes) -> None:
+        mine = open_greeting(data, len(data)).mine
+        if mine is not None:
+            self._watch_sent(machine, mine)
+        self._post(Letter(machine.name, receiver, "greeting", data))
+
+    def inject(self, letter: Letter) -> None:
+        """Bytes of the adversary."""
+        self._note(f"inject {letter.sender} {letter.receiver} {letter.kind}")
+        self._deliver(letter, self.machines[letter.receiver].incarnation)
+
+    def _keys_of(self, name: str) -> dict[str, float]:
+        return self.rosters[self.machines[name].version].neighbors_of(name)
+
+    def _watch_sent(self, machine: Machine, data: bytes) -> None:
+        assert machine.life is not None
+        writes = machine.disk.writes
+
+        def was_written(number: int, payload: bytes) -> bool:
+            if self._spends(machine):
+                return (number, payload) in writes.released or self._is_last_word(machine, number, payload)
+            return any(sent.number == number and sent.data == data for sent in writes.sent)
+
+        self.watch.on_sent(machine.name, data, was_written, machine.life)
+        self.recorded.append((machine.name, data))
+
+    def _post(self, letter: Letter) -> None:
+        if not self._is_connected(letter.sender, letter.receiver):
+            return
+        incarnation = self.machines[letter.receiver].incarnation
+        for delay, arriving in arrivals(letter, self.weather, self.chance):
+            self.at(self.now + delay, lambda arriving=arriving: self._deliver(arriving, incarnation))
+
+    def _deliver(self, letter: Letter, incarnation: int) -> None:
+        """A connection ends with either process: nothing reaches a later life of the receiver."""
+        machine = self.machines[letter.receiver]
+        if machine.node is None or machine.incarnation != incarnation:
+            return
+        if machine.hung_until > self.now:
+            self.at(machine.hung_until, lambda: self._deliver(letter, incarnation))
+            return
+        self._note(f"{letter.kind} {letter.sender} {letter.receiver}", letter.data)
+        node = machine.node
+        receive = node.on_published if letter.kind == "published" else node.on_greeting
+        self._guarded(machine, lambda: receive(letter.sender, letter.data))
+
+    def _is_connected(self, one: str, other: str) -> bool:
+        return (
+            frozenset((one, other)) not in self.cut
+            and self.machines[one].node is not None
+            and self.machines[other].node is not None
+            and one in self._keys_of(other)
+            and other in self._keys_of(one)
+        )
+
+    def look_around(self) -> None:
+        """Whoever ought to notice that a neighbor came or went does so, soon."""
+        for name in sorted(self.machines):
+            machine = self.machines[name]
+            if machine.node is None:
+                continue
+            for other in sorted(self._keys_of(name)):
+                is_up = other in self.machines and self._is_connected(name, other)
+                if is_up != (other in machine.sees):
+                    (machine.sees.add if is_up else machine.sees.discard)(other)
+                    self._tell(machine, other, is_up)
+
+    def _tell(self, machine: Machine, other: str, is_up: bool) -> None:
+        incarnation = machine.incarnation
+
+        def tell() -> None:
+            node = machine.node
+            if node is not None and machine.incarnation == incarnation:
+                self._note(f"{machine.name} sees {other} {is_up}")
+                assert machine.life is not None
+                if other in self._keys_of(machine.name):  # news of one that has just left say nothing
+                    machine.life.on_presence(other, self.now if is_up else None)
+                self._guarded(machine, lambda: node.on_presence(other, is_up))
+
+        # In the order in which things happened, since all take equally long.
+        self.after(0.02, tell)
+
+    # Calls into nodes
+
+    def _guarded(self, machine: Machine, call: Callable[[], Any]) -> None:
+        """A call that the agent may not survive."""
+        try:
+            call()
+            self._parts.after_call(machine.disk)
+        except Killed:
+            self._note(f"{machine.name} dies")
+            self.counts["died at a write"] += 1
+            self._bury(machine)
+            self.look_around()
+            return
+        self._after_call(machine)
+
+    def _after_call(self, machine: Machine) -> None:
+        node = machine.node
+        if node is None:
+            return
+        self.watch.on_model(machine.name, node.agent.model)
+        wake = node.next_wake()
+        if wake is not None and (machine.wake_at is None or wake < machine.wake_at):
+            machine.wake_at = max(wake, self.now)
+            incarnation = machine.incarnation
+            self.at(machine.wake_at, lambda: self._wake(machine, incarnation))
+
+    def _wake(self, machine: Machine, incarnation: int) -> None:
+        node = machine.node
+        if node is None or machine.incarnation != incarnation or machine.wake_at != self.now:
+            return
+        if machine.hung_until > self.now:
+            machine.wake_at = machine.hung_until
+            self.at(machine.wake_at, lambda: self._wake(machine, incarnation))
+            return
+        machine.wake_at = None
+        spent, life = len(machine.disk.writes.released), machine.life
+        assert life is not None
+        self._note(f"wake {machine.name}")
+        self._guarded(machine, lambda: node.tick(self.now))
+        if len(machine.disk.writes.released) > spent:
+            self.watch.on_spent(machine.name, machine.disk.writes.released[-1][0], life, self.now)
+
+    def _on_disk_of(self, machine: Machine) -> Callable[[int, bytes], bool]:
+        """Whether a release is in the ledger of this life: what the disk had, and what it wrote since."""
+        known = {(entry.number, entry.payload) for entry in machine.disk.entries()}
+        first = len(machine.disk.writes.released)
+
+        def is_on_disk(number: int, payload: bytes) -> bool:
+            release = (number, payload)
+            return (
+                release in known
+                or release in machine.disk.writes.released[first:]
+                or self._is_last_word(machine, number, payload)
+            )
+
+        return is_on_disk
+
+    def _is_last_word(self, machine: Machine, number: int, payload: bytes) -> bool:
+        """Whether it is the mean of the later half of all releases, which are on disk."""
+        entries = machine.disk.entries()
+        if number != self.n_events + 1 or len(entries) < self.n_events:
+            return False
+        released = [entry.payload for entry in entries[self.n_events // 2 :] if entry.payload is not None]
+        mean = np.mean([decode(one)[1] for one in released], axis=0)
+        return bool(np.allclose(decode(payload)[1], mean, rtol=1e-9, atol=1e-12))
+
+    def _note(self, what: str, data: bytes = b"") -> None:
+        self._digest.update(f"{self.now} {what} ".encode())
+        if not self.has_files:
+            self._digest.update(data)
+
+
+class _Tap:
+    """The transport of one node: it belongs to a life, and the dead do not send."""
+
+    def __init__(self, world: World, machine: Machine) -> None:
+        self._world = world
+        self._machine = machine
+
+    def publish(self, sender: str, data: bytes) -> None:
+        self._world.publish(self._machine, data)
+
+    def send(self, sender: str, receiver: str, data: bytes) -> None:
+        self._world.send(self._machine, receiver, data)

@@ -5,6 +5,7 @@ own models on 4000 clean points, δ = e⁻⁵, sensitivity enforced.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,10 +17,14 @@ from murmura.method.lowpass import LowPass
 from murmura.objective.solitary import solve_local_models
 from murmura.privacy.budget import Budget
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.paper
 
 DELTA = math.exp(-5)
-FRESH_SEEDS = range(3000, 3024)
+EPSILONS = (0.15, 0.55, 1.05)
+FRESH_SEEDS = range(4000, 4024)
+# One draw of noise is luck, above all at ε = .15: all agents share in it.
+NOISE_DRAWS = 2
+FRESH_NOISE = 100_000
 TEST_POINTS = 4000
 NEIGHBORS = 20
 
@@ -57,16 +62,29 @@ def accuracies(task, models, seed):
     return ((points @ models.T >= 0) == (points @ task.targets.T >= 0)).mean(axis=0)
 
 
-def measured(n_agents, dimension, epsilon, seeds, **settings):
-    """Means over instances: gain over local models, share of agents that lose over .002, accuracy."""
-    rows = []
+class Measured(NamedTuple):
+    """Means over instances and draws of noise: gain over local models, share of losers, accuracy."""
+
+    gain: float
+    losing: float
+    accuracy: float
+
+    def __str__(self):
+        return f"{self.gain:+.4f}, {self.losing:.1%} lose more than .002, accuracy {self.accuracy:.4f}"
+
+
+def measured(n_agents, dimension, seeds, epsilons=EPSILONS, **settings):
+    """One for each ε; the same instances for all."""
+    rows = {epsilon: [] for epsilon in epsilons}
     for seed in seeds:
         problem, task = instance(n_agents, dimension, seed, **settings)
-        result = LowPass(Budget(epsilon, DELTA), noise_seed=seed).solve(problem)
-        own = accuracies(task, result.own_models, seed)
-        gains = own - accuracies(task, solve_local_models(problem), seed)
-        rows.append((gains.mean(), (gains < -0.002).mean(), own.mean()))
-    return np.mean(rows, axis=0)
+        local = accuracies(task, solve_local_models(problem), seed)
+        for epsilon in epsilons:
+            for draw in range(NOISE_DRAWS):
+                method = LowPass(Budget(epsilon, DELTA), noise_seed=seed + FRESH_NOISE * draw)
+                own = accuracies(task, method.solve(problem).own_models, seed)
+                rows[epsilon].append((np.mean(own - local), np.mean(own - local < -0.002), own.mean()))
+    return {epsilon: Measured(*np.mean(found, axis=0)) for epsilon, found in rows.items()}
 
 
 def say(capsys, *words):
@@ -74,41 +92,37 @@ def say(capsys, *words):
         print("\n", *words)
 
 
-@pytest.mark.parametrize("rotated", [False, True])
-@pytest.mark.parametrize(
-    ("dimension", "epsilon", "asked", "losers"),
-    [
-        (20, 0.15, 0.02, 0.20),
-        (20, 0.55, 0.06, 0.10),
-        (20, 1.05, 0.08, 0.10),
-        (100, 0.15, 0.008, 0.20),
-        (100, 0.55, 0.04, 0.10),
-        (100, 1.05, 0.08, 0.10),
-    ],
-)
-def test_gain_over_learning_alone(dimension, epsilon, asked, losers, rotated, capsys):
-    """Instances differ by about .013 (ε ≥ .55) and .005 (ε = .15), 24 of them by .003 and .001.
+# By dimension: what to gain, and the largest share of agents that may lose, for each ε.
+ASKED = {20: (0.02, 0.06, 0.08), 100: (0.008, 0.04, 0.08)}
+LOSERS = (0.20, 0.10, 0.10)
 
-    Margins are small at p = 100, where a regression on the agents' true angles would gain about
-    +.011, +.051 and +.096.
+
+@pytest.mark.parametrize("rotated", [False, True])
+@pytest.mark.parametrize("dimension", [20, 100])
+def test_gain_over_learning_alone(dimension, rotated, capsys):
+    """On 24 instances for tuning it gained +.0109, +.0508 and +.0953 at p = 100.
+
+    Instances and draws of noise differ by .006, .011 and .012 in standard deviation, 24 with two draws each
+    by .001 to .002. A regression on the agents' true angles, which no agent knows, would gain about as much.
     """
-    gain, losing, _ = measured(100, dimension, epsilon, FRESH_SEEDS, rotated=rotated)
-    say(capsys, f"p = {dimension}, ε = {epsilon}, rotated {rotated}: {gain:+.4f}, {losing:.1%} lose")
-    assert gain >= asked
-    assert losing <= losers
+    found = measured(100, dimension, FRESH_SEEDS, rotated=rotated)
+    for (epsilon, result), asked, losers in zip(found.items(), ASKED[dimension], LOSERS, strict=True):
+        say(capsys, f"p = {dimension}, ε = {epsilon}, rotated {rotated}: {result}")
+        assert result.gain >= asked
+        assert result.losing <= losers
 
 
 @pytest.mark.parametrize("random_edges", [0.1, 0.3])
-@pytest.mark.parametrize("epsilon", [0.15, 0.55, 1.05])
 @pytest.mark.parametrize("dimension", [20, 100])
-def test_random_edges_cost_nothing(dimension, epsilon, random_edges, capsys):
-    gain, losing, _ = measured(100, dimension, epsilon, FRESH_SEEDS[:12], random_edges=random_edges)
-    say(capsys, f"p = {dimension}, ε = {epsilon}, {random_edges:.0%} random: {gain:+.4f}, {losing:.1%} lose")
-    assert gain >= -0.002
+def test_random_edges_cost_nothing(dimension, random_edges, capsys):
+    found = measured(100, dimension, FRESH_SEEDS[:6], random_edges=random_edges)
+    for epsilon, result in found.items():
+        say(capsys, f"p = {dimension}, ε = {epsilon}, {random_edges:.0%} random: {result}")
+        assert result.gain >= -0.002
 
 
-@pytest.mark.parametrize(("n_agents", "runs", "asked"), [(400, 6, 0.85), (1600, 2, 0.915)])
+@pytest.mark.parametrize(("n_agents", "runs", "asked"), [(400, 6, 0.85), (1600, 1, 0.915)])
 def test_privacy_gets_cheaper_in_a_larger_network(n_agents, runs, asked, capsys):
-    _, _, accuracy = measured(n_agents, 100, 1.05, FRESH_SEEDS[:runs])
-    say(capsys, f"n = {n_agents}: {accuracy:.4f}")
-    assert accuracy >= asked
+    (result,) = measured(n_agents, 100, FRESH_SEEDS[:runs], [1.05]).values()
+    say(capsys, f"n = {n_agents}: {result}")
+    assert result.accuracy >= asked

@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csgraph
 from tests.support import random_problem
 
 from murmura import Population, Problem, SimilarityGraph, angular_graph, linear_classification
+from murmura.engine import simulate
 from murmura.errors import SimulationError
-from murmura.method.lowpass import LowPass, choice, filter, gossip, network, protocol, rows
+from murmura.method.lowpass import LowPass, choice, filter, gossip, network, protocol, reach, rows
 from murmura.method.lowpass.gossip import Neighborhood
 from murmura.method.lowpass.network import run_protocol
 from murmura.method.lowpass.protocol import LowPassAgent, Public
 from murmura.method.output_perturbation import OutputPerturbation
+from murmura.method.released import Released
 from murmura.objective import Huber, Quadratic
 from murmura.privacy.budget import Budget
 from murmura.privacy.messages import Relay
@@ -79,7 +82,7 @@ def test_a_star_and_a_pair_agree_too():
 # What is counted.
 
 
-def test_every_vector_and_byte_is_counted(monkeypatch):
+def test_every_vector_and_byte_is_counted():
     problem = classification(0)
     seen = []
 
@@ -91,8 +94,38 @@ def test_every_vector_and_byte_is_counted(monkeypatch):
     smoothing, traffic = run_protocol(problem.graph, method.release(problem), None, loses=spy)
     assert traffic.all_vectors == len(seen)
     assert traffic.all_bytes == sum(8 * len(relay.vector) for relay, _ in seen)
-    assert set(traffic.vectors) == {"mixing", "mean", "power", "hop", "tally"}
+    assert set(traffic.vectors) == {"reach", "degree", "mixing", "mean", "power", "hop", "tally"}
     assert traffic.vectors["hop"] == (smoothing.hops * problem.graph.neighbor_counts).sum()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [classification(0), classification(5, n_agents=40), random_problem(1, n_agents=14, density=0.2)],
+    ids=["small", "larger", "components"],
+)
+def test_what_is_sent_is_foretold_without_sending_it(problem):
+    method = LowPass(BUDGET)
+    central, _, traffic = both(problem, method)
+    assert method.traffic(problem, central) == traffic
+
+
+def test_it_is_foretold_for_models_too():
+    quadratic: Any = Quadratic()
+    problem = random_problem(7, n_agents=14, loss=quadratic, density=0.3)
+    method = LowPass(Budget(5.0, 0.01), OutputPerturbation(0.5, 2.0, Huber(0.5)))
+    central, _, traffic = both(problem, method)
+    assert method.traffic(problem, central) == traffic
+
+
+def test_a_simulation_counts_the_protocol_from_its_first_message():
+    problem = classification(0)
+    method = LowPass(BUDGET)
+    _, smoothing, traffic = both(problem, method)
+    run = simulate(problem, method)
+    assert (run.final.vectors, run.final.bytes) == (traffic.all_vectors, traffic.all_bytes)
+    assert run.settings["bytes_by_stage"] == traffic.bytes
+    np.testing.assert_allclose(run.models, smoothing.beliefs.vectors, atol=1e-6)
+    np.testing.assert_array_equal(run.updates, smoothing.hops)
 
 
 def test_no_two_relays_of_an_agent_have_the_same_tag():
@@ -111,25 +144,35 @@ def test_no_two_relays_of_an_agent_have_the_same_tag():
 # What is private.
 
 
-def test_other_data_with_the_same_releases_give_the_same_relays():
-    problem = classification(2)
+def relays_of(problem, method, released):
+    seen = []
+
+    def spy(relay, receiver):
+        seen.append((relay.sender, receiver, relay.stage, relay.round, relay.vector.tobytes()))
+        return False
+
+    run_protocol(problem.graph, released, method.signal_power(problem), loses=spy)
+    return seen
+
+
+def test_an_agents_other_data_after_its_release_change_no_relay():
+    """All points of one agent are swapped once it has released: its own model changes, no relay does."""
+    problem, agent = classification(2), 5
     method = LowPass(BUDGET)
     population = problem.population
-    swapped = Population.packed(-7 * population.features, -population.targets, population.offsets)
-    other = Problem(swapped, problem.graph)
+    own = slice(*population.offsets[agent : agent + 2])
+    features, targets = population.features.copy(), population.targets.copy()
+    features[own] *= -7
+    features[own] += 1
+    targets[own] *= -1
+    other = Problem(Population.packed(features, targets, population.offsets), problem.graph)
     released = method.release(problem)
-    assert (method.release(other).vectors != released.vectors).any()
-    relays = []
-    for each in (problem, other):
-        seen = []
-
-        def spy(relay, receiver, seen=seen):
-            seen.append((relay.sender, receiver, relay.stage, relay.round, relay.vector.tobytes()))
-            return False
-
-        run_protocol(each.graph, released, method.signal_power(each), loses=spy)
-        relays.append(seen)
-    assert relays[0] == relays[1]
+    assert (method.release(other).vectors[agent] != released.vectors[agent]).any()
+    assert relays_of(problem, method, released) == relays_of(other, method, released)
+    smoothing, _ = run_protocol(problem.graph, released, method.signal_power(problem))
+    before, after = (method.finish(each, smoothing) for each in (problem, other))
+    changed = np.flatnonzero((before != after).any(axis=1))
+    assert changed.tolist() == [agent]
 
 
 def test_what_makes_relays_cannot_be_given_a_population():
@@ -145,13 +188,56 @@ def test_what_makes_relays_cannot_be_given_a_population():
         "number",
         "public",
         "weights",
-        "reach",
     ]
-    for module in (protocol, gossip, choice, rows, filter):
+    for module in (protocol, gossip, reach, choice, rows, filter):
         source = inspect.getsource(module)
         assert "murmura.data" not in source
         assert "murmura.objective" not in source
         assert not {"Population", "Problem", "SimilarityGraph"} & set(vars(module))
+
+
+# How far agents are apart.
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_agents_find_out_how_far_they_are_apart(seed):
+    """The same number for all: at least the hops between any two of them, and at most twice as many."""
+    problem = random_problem(seed, n_agents=20, density=0.12)
+    graph = problem.graph
+    hops = csgraph.shortest_path(graph.to_scipy(), unweighted=True)
+    for component in range(graph.components.max() + 1):
+        agents = np.flatnonzero(graph.components == component)
+        if len(agents) > 1:
+            bounds = reaches(graph, agents)
+            assert len(set(bounds.values())) == 1
+            farthest = hops[np.ix_(agents, agents)].max()
+            assert farthest <= bounds[agents[0]] <= 2 * farthest
+
+
+def reaches(graph, agents):
+    """Everyone's conversation, round by round."""
+    talks = {number: reach.find_reach(number) for number in agents.tolist()}
+    said = {number: next(talk).vector for number, talk in talks.items()}
+    found = {}
+    while said:
+        assert len(said) == len(agents)  # all stop in the same round
+        following = {}
+        for number in said:
+            heard = {other: said[other] for other in graph.neighbors_of(number)[0].tolist()}
+            try:
+                following[number] = talks[number].send(heard).vector
+            except StopIteration as end:
+                found[number] = end.value
+        said = following
+    return found
+
+
+def test_a_network_in_which_nobody_released_anything_ends():
+    graph = SimilarityGraph.from_edges(3, np.array([(0, 1), (1, 2)]))
+    nothing = Released(np.zeros((3, 2)), np.full(3, np.inf), np.zeros(3), (None,) * 3)
+    smoothing, traffic = run_protocol(graph, nothing, 0.5)
+    assert not smoothing.beliefs.collaborates.any()
+    assert "hop" not in traffic.vectors
 
 
 # When neighbors are late or silent.
@@ -204,7 +290,7 @@ def test_a_silent_neighbor_is_left_out_after_a_time_out():
 
 def test_weights_of_silent_neighbors_go_to_the_others():
     def one_hop(heard):
-        conversation = Neighborhood({1: 1.0, 2: 3.0}, reach=2).hop("hop", np.array([8.0]))
+        conversation = Neighborhood({1: 1.0, 2: 3.0}).hop("hop", np.array([8.0]))
         assert next(conversation).vector == pytest.approx([2.0])
         with pytest.raises(StopIteration) as end:
             conversation.send({other: np.array([value]) for other, value in heard.items()})
@@ -216,9 +302,9 @@ def test_weights_of_silent_neighbors_go_to_the_others():
 
 
 def test_strangers_are_refused():
-    agent = LowPassAgent(0, Public(np.ones(2), 1.0, 1.0, None), {1: 1.0}, 2)
+    agent = LowPassAgent(0, Public(np.ones(2), 1.0, 1.0, None), {1: 1.0})
     agent.start()
     with pytest.raises(SimulationError, match="not a neighbor"):
         agent.on_relay(Relay(5, "mean/16", 0, np.zeros(2)))
     with pytest.raises(SimulationError, match="no neighbor"):
-        LowPassAgent(0, Public(np.ones(2), 1.0, 1.0, None), {}, 2)
+        LowPassAgent(0, Public(np.ones(2), 1.0, 1.0, None), {})

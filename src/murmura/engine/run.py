@@ -27,6 +27,7 @@ from murmura.method import (
     GossipADMM,
     Local,
     LocalDP,
+    LowPass,
     ModelPropagation,
     ReleaseOnce,
 )
@@ -36,7 +37,7 @@ from murmura.results.metrics import agent_metrics
 from murmura.results.own import OwnModels
 from murmura.results.trajectory import Record, Trajectory
 
-Method = Local | Global | LocalDP | CoordinateDescent | ModelPropagation | GossipADMM | ReleaseOnce
+Method = Local | Global | LocalDP | CoordinateDescent | ModelPropagation | GossipADMM | ReleaseOnce | LowPass
 # Those that may be private: they state a guarantee, and finish silently.
 PrivateMethod = CoordinateDescent | ReleaseOnce
 EngineName = Literal["cpu", "reference"]
@@ -118,6 +119,8 @@ def simulate(
     """
     if isinstance(method, Local | Global | LocalDP):
         return _solved(problem, method, test)
+    if isinstance(method, LowPass):
+        return _smoothed(problem, method, test)
     conditions = conditions or Conditions()
     updates = _planned_updates(method, updates, tolerance)
     stops = Stops(updates, ticks, time, tolerance, record_every)
@@ -159,8 +162,12 @@ def _with_own_models(
 ) -> Trajectory:
     """With what the agents keep for themselves, in a private run."""
     own = method.finish(problem, run.models) if isinstance(method, PrivateMethod) else None
-    if own is None:
-        return run
+    return run if own is None else _with_own(run, problem, own, test)
+
+
+def _with_own(
+    run: Trajectory, problem: Problem, own: NDArray[np.float64], test: Population | None
+) -> Trajectory:
     scores = None if test is None else agent_metrics(problem.loss, test, own)
     return replace(run, own_models=own.view(OwnModels), own_metrics=scores)
 
@@ -357,6 +364,35 @@ def _solved(problem: Problem, method: Local | Global | LocalDP, test: Population
         stopped="solved",
         guarantee=method.guarantee(problem) if isinstance(method, LocalDP) else None,
     )
+
+
+def _smoothed(problem: Problem, method: LowPass, test: Population | None) -> Trajectory:
+    """Computed at once, with one record, whose traffic is all that the protocol sends, set-up included."""
+    smoothing, own = method.solve(problem)
+    traffic = method.traffic(problem, smoothing)
+    models = smoothing.beliefs.vectors
+    scores = None if test is None else agent_metrics(problem.loss, test, models)
+    value = CollaborativeObjective(problem).value(models)
+    sent = traffic.all_vectors, traffic.all_bytes
+    run = Trajectory(
+        method=method.name,
+        models=models,
+        records=(Record(0.0, 0, value, _mean(scores), _spread(scores), *sent),),
+        loss=problem.loss,
+        agent_names=problem.population.agent_names,
+        updates=smoothing.hops,
+        agent_metrics=scores,
+        problem_fingerprint=problem.fingerprint,
+        settings={
+            "method": method.name,
+            "method_settings": _method_settings(method),
+            "vectors_by_stage": traffic.vectors,
+            "bytes_by_stage": traffic.bytes,
+        },
+        stopped="solved",
+        guarantee=method.guarantee(problem),
+    )
+    return _with_own(run, problem, own, test)
 
 
 def _records_on_the_grid(records: tuple[Record, ...], record_every: float | None) -> list[Record]:

@@ -5,6 +5,7 @@ from murmura.method.baselines import Global, Local
 from murmura.method.coordinate_descent import CoordinateDescent
 from murmura.method.descent import Descent, descent_update
 from murmura.method.local_dp import LocalDP
+from murmura.method.lowpass import LowPass
 from murmura.method.private_updates import PrivateUpdates, PublicModels, WarmStart
 from murmura.method.propagation import ModelPropagation
 from murmura.method.release_once import ReleaseOnce
@@ -17,6 +18,7 @@ __all__ = [
     "GossipADMM",
     "Local",
     "LocalDP",
+    "LowPass",
     "ModelPropagation",
     "PrivateUpdates",
     "PublicModels",

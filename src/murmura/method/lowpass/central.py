@@ -19,13 +19,14 @@ from murmura.method.lowpass.choice import (
     believe,
     choose,
     guessed_signal,
+    judged,
     mean_of,
     measured_signal,
+    nothing_believed,
     usable,
 )
-from murmura.method.lowpass.filter import DEGREES, hops_to_judge, jackson_weights
+from murmura.method.lowpass.filter import DEGREES, hops_to_judge, step_weights
 from murmura.method.lowpass.rows import (
-    NOISE_LEFT,
     Rows,
     public_noise,
     quotients,
@@ -37,7 +38,7 @@ from murmura.method.lowpass.rows import (
 # Each run of the recursion reaches four times as far as the one before, and starts anew: keeping all of its
 # hops, as an agent does, would take too much memory for all agents together.
 DEGREES_PER_RUN: Final = 4
-DEGREES_OF_FIRST_RUN: Final = 5
+DEGREES_OF_FIRST_RUN: Final = 3
 
 
 class Smoothing(NamedTuple):
@@ -59,11 +60,13 @@ def smooth(
     variances: NDArray[np.float64],
     noise_variances: NDArray[np.float64],
     signal_power: float | None,
+    degree: int | None = None,
 ) -> Smoothing:
     """Beliefs of all agents, each from its own component of the graph.
 
     variances: s_i² of one coordinate, infinite for an agent that released nothing. noise_variances: the
     part of it that is noise. signal_power: ‖t_i‖² if it is known beforehand; None has it measured.
+    degree: of the filter, one of DEGREES, in place of the one that promises most.
     """
     found = nothing_smoothed(*vectors.shape)
     hop = _hop(graph)
@@ -71,7 +74,7 @@ def smooth(
         agents = np.flatnonzero(graph.components == component)
         if len(agents) > 1 and np.isfinite(variances[agents]).any():
             released = vectors[agents], variances[agents], noise_variances[agents]
-            one = _smooth_component(hop[agents][:, agents], agents, *released, signal_power)
+            one = _smooth_component(hop[agents][:, agents], agents, *released, signal_power, degree)
             for whole, part in zip(found.beliefs, one.beliefs, strict=True):
                 whole[agents] = part
             for whole, part in zip(found[1:], one[1:], strict=True):
@@ -81,15 +84,16 @@ def smooth(
 
 def nothing_smoothed(n_agents: int, dimension: int) -> Smoothing:
     """What agents know who heard nobody."""
-    vectors, ones = np.zeros((n_agents, dimension)), np.ones(n_agents)
-    beliefs = Beliefs(vectors, np.zeros(n_agents), ones, np.zeros(n_agents, bool))
-    return Smoothing(beliefs, np.zeros(n_agents, np.int64), np.zeros(n_agents, np.int64), np.zeros(n_agents))
+    numbers = np.zeros(n_agents, np.int64)
+    return Smoothing(nothing_believed(n_agents, dimension), numbers, numbers.copy(), np.zeros(n_agents))
 
 
 def _hop(graph: SimilarityGraph) -> sparse.csr_array:
-    """P = W·D⁻¹."""
-    degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
-    return sparse.csr_array(graph.to_scipy() @ sparse.diags_array(1 / degrees))
+    """P = W·D⁻¹, with both ends' degrees divided out of each tie before."""
+    scales = sparse.diags_array(1 / np.where(graph.degrees > 0, graph.degrees, 1.0))
+    ties = scales @ graph.to_scipy() @ scales
+    degrees = ties.sum(axis=0)
+    return sparse.csr_array(ties @ sparse.diags_array(1 / np.where(degrees > 0, degrees, 1.0)))
 
 
 def _smooth_component(
@@ -99,6 +103,7 @@ def _smooth_component(
     variances: NDArray[np.float64],
     noise_variances: NDArray[np.float64],
     signal_power: float | None,
+    degree: int | None,
 ) -> Smoothing:
     released = Rows(vectors, public_noise(agents, variances))
     shares = (1 / variances) / (1 / variances).sum()
@@ -115,10 +120,13 @@ def _smooth_component(
         after = quotients(output, means)
         tallied = tallies(before, after, variances)
         figures.append(Figures(*(shares @ tallied).tolist()))
-        smoothed.append((after.vectors, tallied[:, NOISE_LEFT]))
-        if usable(figures, mean) is not None:
+        smoothed.append((after.vectors, tallied))
+        if len(figures) == DEGREES.index(degree) + 1 if degree else usable(figures, mean) is not None:
             break
-    choice = choose(figures[: usable(figures, mean)], mean, signal)
+    if degree:
+        choice = judged(degree, figures[-1], mean, signal)
+    else:
+        choice = choose(figures[: usable(figures, mean)], mean, signal)
     beliefs = believe(*smoothed[DEGREES.index(choice.degree)], choice, mean, signal)
     hops = hops_to_judge(len(figures))
     return Smoothing(
@@ -138,7 +146,7 @@ def _filtered(hop: sparse.csr_array, columns: NDArray[np.float64]) -> Iterator[N
 def _filtered_together(
     hop: sparse.csr_array, columns: NDArray[np.float64], degrees: tuple[int, ...]
 ) -> list[NDArray[np.float64]]:
-    weights = [jackson_weights(degree) for degree in degrees]
+    weights = [step_weights(degree) for degree in degrees]
     outputs = [own[0] * columns for own in weights]
     before, now = columns, hop @ columns
     for order in range(1, degrees[-1] + 1):

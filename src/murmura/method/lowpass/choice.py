@@ -34,8 +34,10 @@ LEAST_MODES: Final = 0.25
 LEAST_EVEN_MODES: Final = 1.6
 # How much ‖E a_i‖² differs between agents, as a share of its mean, before a_i itself is seen.
 POWER_VARIATION: Final = 0.5
+# An agent keeps its local model when it expects to know less of the truth than this from the others.
+LEAST_SHARE: Final = 0.01
 # Standard errors by which the mean must be longer than noise to count.
-MEAN_STANDS_OUT: Final = 3
+MEAN_STANDS_OUT: Final = 5
 SMALLEST: Final = 1e-12
 
 
@@ -94,14 +96,22 @@ class Signal(NamedTuple):
 class Beliefs(NamedTuple):
     """What agents believe of their truths t_i, one row each.
 
-    vectors: what they expect. shares: the share ρ_i² of ‖t_i‖² that is in it. variances: of t_i around
-    it, per coordinate. collaborates: False for agents that keep their local models.
+    vectors: what they expect. own_weights: of the agent's own release in it. shares: the share ρ_i² of
+    ‖t_i‖² that is in it. variances: of t_i around it, per coordinate. collaborates: False for agents that
+    keep their local models.
     """
 
     vectors: NDArray[np.float64]
+    own_weights: NDArray[np.float64]
     shares: NDArray[np.float64]
     variances: NDArray[np.float64]
     collaborates: NDArray[np.bool_]
+
+
+def nothing_believed(n_agents: int, dimension: int) -> Beliefs:
+    """What agents believe who heard nobody."""
+    nothing, none = np.zeros((n_agents, dimension)), np.zeros(n_agents)
+    return Beliefs(nothing, none, none.copy(), np.ones(n_agents), np.zeros(n_agents, bool))
 
 
 def mean_of(rows: Rows) -> Mean:
@@ -151,13 +161,11 @@ def choose(figures: Sequence[Figures], mean: Mean, signal: Signal) -> Choice:
         noise = len(mean.vector) * figures[position].noise / signal.of_deviations
         return choice.agreement**2 / (choice.power + noise)
 
-    choices = [
-        _judged(degree, figure, mean, signal) for degree, figure in zip(DEGREES, figures, strict=False)
-    ]
+    choices = [judged(degree, figure, mean, signal) for degree, figure in zip(DEGREES, figures, strict=False)]
     return choices[max(range(len(choices)), key=promise)]
 
 
-def _judged(degree: int, figure: Figures, mean: Mean, signal: Signal) -> Choice:
+def judged(degree: int, figure: Figures, mean: Mean, signal: Signal) -> Choice:
     """Agreement and power at one degree: measured and guessed, by inverse variance.
 
     A sum over agents of products of two noises has the variance 2·p·Vg²·Σh² when it is weighted by
@@ -191,14 +199,15 @@ def _blended(measured: float, error: float, guess: float, spread: float) -> floa
 
 
 def believe(
-    smoothed: NDArray[np.float64], left: NDArray[np.float64], choice: Choice, mean: Mean, signal: Signal
+    smoothed: NDArray[np.float64], tallied: NDArray[np.float64], choice: Choice, mean: Mean, signal: Signal
 ) -> Beliefs:
-    """What follows from an agent's smoothed deviation a_i and its noise N_i, one row per agent.
+    """What follows from an agent's smoothed deviation a_i and what it tallied of it, one row per agent.
 
     Were E a_i = γ_i·t_i, with γ_i² = q_i, the best linear guess of t_i were γ_i·a_i/(q_i + p·N_i/S), which
     has a share q_i/(q_i + p·N_i/S) of its power; c²/q of it points along t_i.
     """
     dimension, total = smoothed.shape[1], signal.of_deviations
+    _, _, left, own = tallied.T
     noise = dimension * left / total
     power = _own_powers(np.einsum("ij,ij->i", smoothed, smoothed) / total - noise, noise, choice, dimension)
     alignment = choice.agreement / math.sqrt(choice.power) if choice.is_useful else 0.0
@@ -208,9 +217,10 @@ def believe(
     shares = (kept * signal.of_mean + total * deviations) / whole
     return Beliefs(
         kept * mean.vector + factors[:, None] * smoothed,
+        factors * own,
         shares,
         whole * (1 - shares) / dimension,
-        np.full(len(smoothed), choice.is_useful or kept > 0),
+        shares >= LEAST_SHARE,
     )
 
 

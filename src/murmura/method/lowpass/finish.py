@@ -1,4 +1,19 @@
-"""The silent finish around smoothed models: for losses of one residual, judged by RMSE."""
+"""The silent finish around smoothed models: for losses of one residual, judged by RMSE.
+
+The quadratic loss has no bounded statistic like y·x/‖x‖, since targets have no bound. Its counterpart is
+a model, θ̂_i = argmin (1/m) Σ_k H(y_k − θᵀx_k) + λ‖θ‖², where H is Huber's loss of width w, quadratic for
+residuals up to w and linear beyond, and λ one constant for all:
+
+- Sensitivity. |H'| ≤ 2w and ‖x‖ ≤ R give gradients of at most C = 2wR. The objective is 2λ-strongly convex,
+  and replacing a point moves its gradient by at most 2C/m, hence the minimum by at most Δ = C/(λm).
+- Public variance. The noise has (z·Δ)² per coordinate, z being the budget's multiplier. To first order the
+  model is a mean of m independent terms, of which each moves it by at most Δ/2, so that other points of the
+  same kind would vary it by m·Δ²/4 in all: s² = (z·Δ)² + m·Δ²/(4p).
+- Power. How large the models are nobody knows beforehand: S is the mean of ‖v_i‖² less the noise in it.
+- Finish. The loss of the problem itself, in which residuals are normal with a variance that the agent sees on
+  its own points, and a normal prior around the smoothed model, whose variance is public: ridge regression
+  around an anchor instead of around 0.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ agents there are. Nothing here can receive a population.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 Vector: TypeAlias = NDArray[np.float64]
 
-# Agents agree when their means are this close, relative to the largest entry.
 TOLERANCE: Final = 1e-8
 # What the agents' differences are damped to, far enough below for a mean much smaller than what it is of.
 DAMPING: Final = 1e-11
 FIRST_ROUNDS: Final = 16
 ROUND_GROWTH: Final = 1.25
 MOST_ROUNDS: Final = 1 << 20
+# Of public noise, to find out how many rounds it takes: a few, lest one is smooth along the graph by chance.
+PROBE_COLUMNS: Final = 4
 
 
 class Sending(NamedTuple):
@@ -31,13 +32,6 @@ class Sending(NamedTuple):
 
     stage: str
     vector: Vector
-
-
-class Mixed(NamedTuple):
-    """A mean over all agents, and the number of rounds that it took them to agree."""
-
-    mean: Vector
-    rounds: int
 
 
 # What neighbors sent, by their number; one that was not heard in time is missing.
@@ -48,10 +42,9 @@ Conversation: TypeAlias = Generator[Sending, Heard, Result]
 
 @dataclass(frozen=True)
 class Neighborhood:
-    """What an agent knows of the graph: its own ties, and a public bound on the hops between two agents."""
+    """What an agent knows of the graph: its own ties."""
 
     weights: Mapping[int, float]
-    reach: int
 
     @property
     def degree(self) -> float:
@@ -63,37 +56,56 @@ class Neighborhood:
         Of neighbors not heard the weights go to the others; with nobody heard the own vector stays.
         """
         heard = yield Sending(stage, vector / self.degree)
-        present = sum(self.weights[other] for other in heard)
+        # In the order of the senders' numbers, whatever that of arrival: sums round.
+        senders = sorted(heard)
+        present = sum(self.weights[sender] for sender in senders)
         if present == 0:
             return vector
-        total = sum(
-            (self.weights[other] * sent for other, sent in sorted(heard.items())), np.zeros(len(vector))
-        )
+        total = sum((self.weights[sender] * heard[sender] for sender in senders), np.zeros(len(vector)))
         return total * (self.degree / present)
+
+
+class Gossip:
+    """Means and largest values over all agents.
+
+    All ties count alike in it: means need no resemblance, and weak ties would make them slow.
+    reach: a bound on the hops between two agents.
+    """
+
+    def __init__(self, neighbors: Iterable[int], reach: int) -> None:
+        self._neighborhood = Neighborhood(dict.fromkeys(neighbors, 1.0))
+        self._reach = reach
 
     def largest(self, stage: str, vector: Vector) -> Conversation[Vector]:
         """The largest of everyone's entries, exactly, after as many rounds as two agents are hops apart."""
-        for _ in range(self.reach):
+        for _ in range(self._reach):
             heard = yield Sending(stage, vector)
             vector = np.max([vector, *heard.values()], axis=0)
         return vector
 
-    def mean(self, stage: str, sums: Vector, rounds: int = FIRST_ROUNDS) -> Conversation[Mixed]:
+    def rounds_to_agree(self, stage: str, sums: Vector) -> Conversation[int]:
+        """After how many rounds everyone has the same mean: a number of the graph, whatever is mixed."""
+        rounds = FIRST_ROUNDS
+        while True:
+            lowest, highest = yield from self._extremes(f"{stage}/{rounds}", sums, rounds)
+            if agree(lowest, highest) or rounds >= MOST_ROUNDS:
+                return rounds
+            rounds = more_rounds(rounds)
+
+    def mean(self, stage: str, sums: Vector, rounds: int) -> Conversation[Vector]:
         """Push-sum: Σ_j sums_j[:-1] / Σ_j sums_j[-1] over all agents, to the last bit the same for all.
 
-        Rounds grow until the largest and the smallest estimate agree; everyone takes their middle.
+        Everyone takes the middle of the largest and the smallest estimate.
         """
-        while True:
-            mixed = yield from self._mixed(f"{stage}/{rounds}", sums, rounds)
-            # Before weight has come from everywhere, an agent has nothing to divide by.
-            estimate = mixed[:-1] / mixed[-1] if mixed[-1] > 0 else np.full(len(sums) - 1, np.inf)
-            extremes = yield from self.largest(
-                f"{stage}/{rounds}/agree", np.concatenate([estimate, -estimate])
-            )
-            highest, lowest = extremes[: len(estimate)], -extremes[len(estimate) :]
-            if _agree(lowest, highest) or rounds >= MOST_ROUNDS:
-                return Mixed((lowest + highest) / 2, rounds)
-            rounds = math.ceil(ROUND_GROWTH * rounds)
+        lowest, highest = yield from self._extremes(stage, sums, rounds)
+        return (lowest + highest) / 2
+
+    def _extremes(self, stage: str, sums: Vector, rounds: int) -> Conversation[tuple[Vector, Vector]]:
+        """The smallest and the largest of everyone's means after so many rounds."""
+        mixed = yield from self._mixed(stage, sums, rounds)
+        mean = push_sum_mean(mixed)
+        extremes = yield from self.largest(f"{stage}/agree", np.concatenate([mean, -mean]))
+        return -extremes[len(mean) :], extremes[: len(mean)]
 
     def _mixed(self, stage: str, vector: Vector, rounds: int) -> Conversation[Vector]:
         """T_rounds((2P + (1 − c)I)/(1 + c))·x: Chebyshev's acceleration of push-sum.
@@ -101,11 +113,10 @@ class Neighborhood:
         It keeps the eigenvalue 1 and damps all from −1 to c to DAMPING of it, where c is what so many
         rounds can reach. The common factor cancels in push-sum's quotient.
         """
-        growth = math.cosh(math.acosh(1 / DAMPING) / rounds)
-        bound = (3 - growth) / (1 + growth)
+        bound = damped_up_to(rounds)
 
         def moved(now: Vector) -> Conversation[Vector]:
-            hopped = yield from self.hop(stage, now)
+            hopped = yield from self._neighborhood.hop(stage, now)
             return (2 * hopped + (1 - bound) * now) / (1 + bound)
 
         before, now = vector, (yield from moved(vector))
@@ -114,7 +125,26 @@ class Neighborhood:
         return now
 
 
-def _agree(lowest: Vector, highest: Vector) -> bool:
+def more_rounds(rounds: int) -> int:
+    """How many to try after so many were too few."""
+    return math.ceil(ROUND_GROWTH * rounds)
+
+
+def damped_up_to(rounds: int) -> float:
+    """c: of the eigenvalues, so many rounds damp all from −1 to c to DAMPING."""
+    growth = math.cosh(math.acosh(1 / DAMPING) / rounds)
+    return (3 - growth) / (1 + growth)
+
+
+def push_sum_mean(sums: Vector) -> Vector:
+    """The quotients; infinite before weight has come from everywhere, when there is nothing to divide by."""
+    return sums[:-1] / sums[-1] if sums[-1] > 0 else np.full(len(sums) - 1, np.inf)
+
+
+def agree(lowest: Vector, highest: Vector) -> bool:
+    """Whether means are close to each other, relative to the largest entry; so they are if nobody has any."""
+    if np.isposinf(lowest).all():
+        return True
     if not np.isfinite([lowest, highest]).all():
         return False
     scale = np.maximum(np.abs(lowest), np.abs(highest)).max(initial=0.0)

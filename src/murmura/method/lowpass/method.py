@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from murmura.errors import PrivacyError
 from murmura.method.finish import finish_along_directions
 from murmura.method.lowpass.central import Smoothing, smooth
+from murmura.method.lowpass.filter import DEGREES
 from murmura.method.lowpass.finish import finish_around_models
+from murmura.method.lowpass.traffic import Traffic, foretold_traffic
 from murmura.method.output_perturbation import OutputPerturbation
 from murmura.method.point_mean import PointMean, signal_power
 from murmura.method.released import Released, budget_of_each, release_multiplier
 from murmura.objective import Problem
 from murmura.objective.solitary import solve_local_models
 from murmura.privacy.budget import Budget
-from murmura.privacy.guarantee import Guarantee
+from murmura.privacy.guarantee import Guarantee, spans
 from murmura.privacy.mechanisms import Gaussian
 from murmura.privacy.real_noise import real_event
 
@@ -60,8 +62,11 @@ class LowPass:
         """‖t_i‖² of what is released, where it is known beforehand."""
         return signal_power(problem.dimension) if isinstance(self.kind, PointMean) else None
 
-    def smooth(self, problem: Problem) -> Smoothing:
-        """What follows from everyone's release, without another look at the data."""
+    def smooth(self, problem: Problem, degree: int | None = None) -> Smoothing:
+        """What follows from everyone's release, without another look at the data.
+
+        degree: of the filter, if it is not to be decided by the releases.
+        """
         released = self.release(problem)
         return smooth(
             problem.graph,
@@ -69,19 +74,39 @@ class LowPass:
             released.variances,
             released.noise_variances,
             self.signal_power(problem),
+            degree,
         )
 
-    def solve(self, problem: Problem) -> LowPassResult:
+    def traffic(self, problem: Problem, smoothing: Smoothing) -> Traffic:
+        """All that the protocol sends to get there, set-up included."""
+        return foretold_traffic(
+            problem.graph,
+            self.release(problem).variances,
+            problem.dimension,
+            smoothing.hops,
+            measures_power=self.signal_power(problem) is None,
+        )
+
+    def solve(self, problem: Problem, degree: int | None = None) -> LowPassResult:
         """Release, smooth and finish."""
-        smoothing = self.smooth(problem)
+        smoothing = self.smooth(problem, degree)
         return LowPassResult(smoothing, self.finish(problem, smoothing))
 
+    def by_hops(self, problem: Problem) -> dict[int, LowPassResult]:
+        """The result of each number of hops among which the agents decide: what a hop more is worth."""
+        most = int(self.smooth(problem).hops.max(initial=0))
+        return {degree: self.solve(problem, degree) for degree in DEGREES if degree <= most}
+
     def finish(self, problem: Problem, smoothing: Smoothing) -> NDArray[np.float64]:
-        """Everyone's own model, from its data and its beliefs; the local one if it does not collaborate."""
+        """Everyone's own model, from its data and its beliefs; the local one if it does not collaborate.
+
+        The data of an agent count once: what its own release added to its beliefs is subtracted again.
+        """
         beliefs = smoothing.beliefs
         alone = np.flatnonzero(~beliefs.collaborates)
+        of_others = beliefs.vectors - beliefs.own_weights[:, None] * self.release(problem).vectors
         if isinstance(self.kind, PointMean):
-            models = finish_along_directions(problem, beliefs.vectors, np.sqrt(beliefs.shares))
+            models = finish_along_directions(problem, of_others, np.sqrt(beliefs.shares))
         else:
             models = finish_around_models(problem, beliefs.vectors, beliefs.variances)
         if alone.size:
@@ -94,12 +119,12 @@ class LowPass:
         least = min(budgets, key=lambda budget: budget.epsilon)
         event = Gaussian(1.0, release_multiplier(least))
         real = real_event(least, event, [1.0])
-        epsilons, deltas = [b.epsilon for b in budgets], [b.delta for b in budgets]
+        epsilon, delta = spans(budgets)
         return Guarantee(
             mechanism=self.kind.mechanism,
             accountant=self.kind.accountant,
-            epsilon=(min(epsilons), max(epsilons)),
-            delta=(min(deltas), max(deltas)),
+            epsilon=epsilon,
+            delta=delta,
             leaks=problem.leaks,
             noise_multiplier=event.multiplier,
             real_multiplier=None if real is None else real.multiplier,

@@ -4,41 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.sparse import csgraph
 
 from murmura.graph import SimilarityGraph
 from murmura.method.lowpass.central import Smoothing, nothing_smoothed
 from murmura.method.lowpass.protocol import LowPassAgent, Public
+from murmura.method.lowpass.traffic import Traffic
 from murmura.method.released import Released
 from murmura.privacy.messages import Relay
-
-BYTES_PER_NUMBER = 8
-
-
-@dataclass
-class Traffic:
-    """Vectors and bytes sent along edges, by stage of the protocol."""
-
-    vectors: dict[str, int] = field(default_factory=dict)
-    bytes: dict[str, int] = field(default_factory=dict)
-
-    def count(self, relay: Relay, receivers: int) -> None:
-        stage = relay.stage.split("/")[0]
-        self.vectors[stage] = self.vectors.get(stage, 0) + receivers
-        sent = receivers * BYTES_PER_NUMBER * len(relay.vector)
-        self.bytes[stage] = self.bytes.get(stage, 0) + sent
-
-    @property
-    def all_vectors(self) -> int:
-        return sum(self.vectors.values())
-
-    @property
-    def all_bytes(self) -> int:
-        return sum(self.bytes.values())
-
 
 Loses = Callable[[Relay, int], bool]
 
@@ -76,18 +50,7 @@ def run_protocol(
     return _collected(graph, agents, released.vectors.shape[1]), traffic
 
 
-def reaches(graph: SimilarityGraph) -> np.ndarray:
-    """For each agent a bound on the hops between any two agents of its component: twice one's farthest."""
-    hops = np.zeros(graph.n_agents, np.int64)
-    for component in range(int(graph.components.max(initial=-1)) + 1):
-        agents = np.flatnonzero(graph.components == component)
-        farthest = csgraph.dijkstra(graph.to_scipy(), indices=agents[0], unweighted=True)[agents].max()
-        hops[agents] = 2 * int(farthest)
-    return hops
-
-
 def _agents(graph: SimilarityGraph, released: Released, signal_power: float | None) -> Iterator[LowPassAgent]:
-    bounds = reaches(graph)
     for agent in np.flatnonzero(graph.neighbor_counts).tolist():
         public = Public(
             released.vectors[agent],
@@ -97,7 +60,7 @@ def _agents(graph: SimilarityGraph, released: Released, signal_power: float | No
         )
         neighbors, weights = graph.neighbors_of(agent)
         ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
-        yield LowPassAgent(agent, public, ties, int(bounds[agent]))
+        yield LowPassAgent(agent, public, ties)
 
 
 def _collected(graph: SimilarityGraph, agents: dict[int, LowPassAgent], dimension: int) -> Smoothing:

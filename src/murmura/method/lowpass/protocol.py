@@ -1,9 +1,11 @@
 """LowPass between neighbors: what one agent does with its release and the relays that it gets.
 
-An agent knows its own release, the public variance of it, its ties, and a public bound on the hops
-between two agents. It never learns the graph or how many agents there are. Stages, in order:
+An agent knows its own release, the public variance of it, and its ties. It never learns the graph or how
+many agents there are. Stages, in order:
 
-    mixing    push-sum of one number: how many rounds everyone needs to agree, a number of the graph;
+    reach     how many hops two agents can be apart;
+    degree    everyone tells its neighbors its degree, which is then divided out of the ties;
+    mixing    push-sum of public noise: how many rounds everyone needs to agree, a number of the graph;
     mean      push-sum of the releases and of the public noise: everyone gets the same mean;
     hop       a hop of the filter after the other, until a degree is too narrow (see `choice`);
     tally     push-sum of what everyone tallied at the degrees since the last time.
@@ -33,12 +35,21 @@ from murmura.method.lowpass.choice import (
     guessed_signal,
     mean_of,
     measured_signal,
+    nothing_believed,
     usable,
 )
-from murmura.method.lowpass.filter import DEGREES, jackson_weights, next_degrees
-from murmura.method.lowpass.gossip import Conversation, Heard, Neighborhood, Sending, Vector
+from murmura.method.lowpass.filter import DEGREES, next_degrees, step_weights
+from murmura.method.lowpass.gossip import (
+    PROBE_COLUMNS,
+    Conversation,
+    Gossip,
+    Heard,
+    Neighborhood,
+    Sending,
+    Vector,
+)
+from murmura.method.lowpass.reach import find_reach
 from murmura.method.lowpass.rows import (
-    NOISE_LEFT,
     Rows,
     public_noise,
     quotients,
@@ -77,13 +88,13 @@ class LowPassAgent:
     missing ones. Each method returns the relays to send to all neighbors. `outcome` is None until the end.
     """
 
-    def __init__(self, number: int, public: Public, weights: Mapping[int, float], reach: int) -> None:
+    def __init__(self, number: int, public: Public, weights: Mapping[int, float]) -> None:
         if not weights:
             raise SimulationError(f"agent {number} has no neighbor; it learns alone")
         self.number = number
         self.outcome: Outcome | None = None
         self._neighbors = frozenset(weights)
-        self._conversation = _collaborate(number, public, Neighborhood(dict(weights), reach))
+        self._conversation = _collaborate(number, public, dict(weights))
         self._waiting: tuple[str, int] | None = None
         self._rounds: dict[str, int] = {}
         self._inbox: dict[tuple[str, int], dict[int, Vector]] = {}
@@ -128,30 +139,41 @@ class LowPassAgent:
         return Relay(self.number, sending.stage, number, sending.vector)
 
 
-def _collaborate(number: int, public: Public, neighborhood: Neighborhood) -> Conversation[Outcome]:
+def _collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Conversation[Outcome]:
     """The whole protocol, as one agent sees it."""
+    gossip = Gossip(weights, (yield from find_reach(number)))
+    neighborhood = yield from _evened(Neighborhood(weights))
     variances = np.array([public.variance])
     released = Rows(public.vector[None], public_noise(np.array([number]), variances))
     columns = weighted(released, variances)[0]
-    # With one column of public noise at first: the number of rounds is the graph's, whatever is mixed.
-    probe = yield from neighborhood.mean("mixing", columns[-2:])
-    mixed = yield from neighborhood.mean("mean", columns, probe.rounds)
-    means = Rows.of_columns(mixed.mean[None])
-    own = _Own(released.less(means), variances, means, mixed.rounds)
-    signal = yield from _signal(public, own, neighborhood)
+    rounds = yield from gossip.rounds_to_agree("mixing", columns[-PROBE_COLUMNS - 1 :])
+    mixed = yield from gossip.mean("mean", columns, rounds)
+    if np.isposinf(mixed).all():  # nobody released anything
+        return Outcome(nothing_believed(1, len(public.vector)), Choice(0, 0.0, 0.0, 0.0), 0)
+    means = Rows.of_columns(mixed[None])
+    own = _Own(released.less(means), variances, means, gossip, rounds)
+    signal = yield from _signal(public, own)
     hops, figures = [columns], []
     smoothed: list[Rows] = []
     while usable(figures, own.mean) is None:
         degrees = next_degrees(len(figures))
         yield from _hop_to(degrees[-1], hops, neighborhood)
-        fresh = [quotients((jackson_weights(d) @ np.array(hops[: d + 1]))[None], means) for d in degrees]
-        tallied = yield from own.mean_over_agents(f"tally/{degrees[0]}", fresh, neighborhood)
+        fresh = [quotients((step_weights(d) @ np.array(hops[: d + 1]))[None], means) for d in degrees]
+        tallied = yield from own.mean_over_agents(f"tally/{degrees[0]}", fresh)
         figures += [Figures(*row) for row in tallied.tolist()]
         smoothed += fresh
     choice = choose(figures[: usable(figures, own.mean)], own.mean, signal)
     chosen = smoothed[DEGREES.index(choice.degree)]
-    left = tallies(own.before, chosen, variances)[:, NOISE_LEFT]
-    return Outcome(believe(chosen.vectors, left, choice, own.mean, signal), choice, len(hops) - 1)
+    tallied = tallies(own.before, chosen, variances)
+    return Outcome(believe(chosen.vectors, tallied, choice, own.mean, signal), choice, len(hops) - 1)
+
+
+def _evened(neighborhood: Neighborhood) -> Conversation[Neighborhood]:
+    """With both ends' degrees divided out of each tie; that of a silent neighbor is taken to be one's own."""
+    own = neighborhood.degree
+    heard = yield Sending("degree", np.array([own]))
+    degrees = {other: float(heard[other][0]) if other in heard else own for other in neighborhood.weights}
+    return Neighborhood({other: w / (own * degrees[other]) for other, w in neighborhood.weights.items()})
 
 
 def _hop_to(degree: int, hops: list[Vector], neighborhood: Neighborhood) -> Conversation[None]:
@@ -164,36 +186,34 @@ def _hop_to(degree: int, hops: list[Vector], neighborhood: Neighborhood) -> Conv
 class _Own:
     """What an agent keeps for the tallies: its own row before smoothing, and the mean that all share."""
 
-    def __init__(self, before: Rows, variances: NDArray[np.float64], means: Rows, rounds: int) -> None:
+    def __init__(
+        self, before: Rows, variances: NDArray[np.float64], means: Rows, gossip: Gossip, rounds: int
+    ) -> None:
         self.before, self.variances, self.mean = before, variances, mean_of(means)
-        self._rounds = rounds
+        self._gossip, self._rounds = gossip, rounds
 
-    def mean_over_agents(
-        self, stage: str, smoothed: list[Rows], neighborhood: Neighborhood
-    ) -> Conversation[NDArray[np.float64]]:
+    def mean_over_agents(self, stage: str, smoothed: list[Rows]) -> Conversation[NDArray[np.float64]]:
         """Means of tallies over agents, weighted by precision, one row per degree."""
         rows = [tallies(self.before, after, self.variances)[0] for after in smoothed]
         units = self.mean.variance * np.array([len(self.mean.vector), len(self.mean.vector), 1, 0])
-        return (
-            yield from self.gossiped(stage, np.array(rows), np.where(units > 0, units, 1.0), neighborhood)
-        )
+        return (yield from self.gossiped(stage, np.array(rows), np.where(units > 0, units, 1.0)))
 
     def gossiped(
-        self, stage: str, rows: NDArray[np.float64], units: NDArray[np.float64], neighborhood: Neighborhood
+        self, stage: str, rows: NDArray[np.float64], units: NDArray[np.float64]
     ) -> Conversation[NDArray[np.float64]]:
         """In units that make all entries comparable, since gossip ends by the largest."""
         precision = 1 / self.variances
         numbers = (rows / units).ravel()
         sums = np.concatenate([precision * numbers, precision])
-        mixed = yield from neighborhood.mean(stage, sums, self._rounds)
-        return mixed.mean.reshape(rows.shape) * units
+        mixed = yield from self._gossip.mean(stage, sums, self._rounds)
+        return mixed.reshape(rows.shape) * units
 
 
-def _signal(public: Public, own: _Own, neighborhood: Neighborhood) -> Conversation[Signal]:
+def _signal(public: Public, own: _Own) -> Conversation[Signal]:
     mean: Mean = own.mean
     if public.signal_power is not None:
         return guessed_signal(public.signal_power, mean)
     powers = released_powers(own.before, own.variances, np.array([public.noise_variance]))
     units = mean.variance * np.array([len(mean.vector), 1])
-    square, variance = (yield from own.gossiped("power", powers, units, neighborhood))[0]
+    square, variance = (yield from own.gossiped("power", powers, units))[0]
     return measured_signal(float(square), float(variance), mean)

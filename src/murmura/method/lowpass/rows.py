@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 NOISE_COLUMNS: Final = 200
 # Everyone knows it, so that everyone could draw anyone's noise.
 PUBLIC_SEED: Final = 0
-# Place of the noise left among an agent's tallies.
-NOISE_LEFT: Final = 2
+# How many numbers an agent tallies for a degree.
+TALLIES: Final = 4
 
 
 class Rows(NamedTuple):

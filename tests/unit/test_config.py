@@ -14,7 +14,15 @@ from murmura.config import Config, build, objectives, samples
 from murmura.data.movielens import MovieLens, Movies, Ratings, Users
 from murmura.engine.conditions import Conditions
 from murmura.errors import ConfigError, SimulationError
-from murmura.method import CoordinateDescent, Global, GossipADMM, Local, ModelPropagation, ReleaseOnce
+from murmura.method import (
+    CoordinateDescent,
+    Global,
+    GossipADMM,
+    Local,
+    LowPass,
+    ModelPropagation,
+    ReleaseOnce,
+)
 from murmura.method.objective_perturbation import ObjectivePerturbation
 from murmura.method.output_perturbation import OutputPerturbation
 from murmura.method.point_mean import PointMean
@@ -55,9 +63,9 @@ SYNTHETIC_KEYS = (
         ({"seed": -1}, "seed: got -1; allowed: a whole number from 0 to below 2^64"),
         ({"seed": 1.5}, "seed: got 1.5; allowed: a whole number from 0 to below 2^64"),
         (
-            {"network": {"tick_rate": 1.0}},
-            "network: unknown section or key; "
-            "known are seed, data, graph, objective, method, privacy, engine",
+            {"weather": {"tick_rate": 1.0}},
+            "weather: unknown section or key; "
+            "known are seed, data, graph, objective, method, privacy, engine, network",
         ),
         (
             {"data": None},
@@ -160,7 +168,8 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"method": {"name": "sgd"}},
-            'method.name: got "sgd"; allowed: "local", "global", "cd", "propagation", "admm", "release_once"',
+            'method.name: got "sgd"; allowed: "local", "global", "cd", "propagation", "admm", '
+            '"release_once", "lowpass", "auto"',
         ),
         ({"method": {"name": "local", "updates": 3}}, "method.updates: unknown key; known here are name"),
         (
@@ -387,6 +396,7 @@ def private(**sections):
 
 
 RELEASE_ONCE = {"name": "release_once"}
+LOWPASS = {"name": "lowpass", "updates": None}
 TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": None}
 
 
@@ -395,17 +405,17 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
     [
         (
             {"method": {"name": "propagation"}},
-            'method.name: got "propagation"; it has no private form: use "cd" or "release_once", '
+            'method.name: got "propagation"; it has no private form: use "cd", "release_once" or "lowpass", '
             'or "local", which sends nothing',
         ),
         (
             {"method": {"name": "admm"}},
-            'method.name: got "admm"; it has no private form: use "cd" or "release_once", '
+            'method.name: got "admm"; it has no private form: use "cd", "release_once" or "lowpass", '
             'or "local", which sends nothing',
         ),
         (
             {"method": {"name": "global", "updates": None}},
-            'method.name: got "global"; it has no private form: use "cd" or "release_once", '
+            'method.name: got "global"; it has no private form: use "cd", "release_once" or "lowpass", '
             'or "local", which sends nothing',
         ),
         (
@@ -554,6 +564,45 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
             'method.kind: got "objective"; it is for losses of one score: use kind = "output"',
         ),
         (
+            {"method": LOWPASS | {"kind": "objective"}},
+            'method.kind: got "objective"; allowed: "mean", "output"',
+        ),
+        (
+            {"method": LOWPASS | {"updates": 3}},
+            "method.updates: unknown key; known here are name, kind, width",
+        ),
+        (
+            {"method": LOWPASS, "objective": {"loss": "quadratic"}},
+            'method.kind: got "mean"; it is for two classes, and loss = "quadratic" is not: '
+            'use kind = "output"',
+        ),
+        (
+            {"method": LOWPASS | {"kind": "output"}, "objective": {"l2": 0.1}},
+            'method.kind: got "output"; it is for losses of a residual, and loss = "logistic" is not: '
+            'use kind = "mean", or name = "release_once"',
+        ),
+        (
+            {"method": LOWPASS | {"kind": "output"}, "objective": {"l2": 0.1, "loss": "quadratic"}},
+            'method.width: missing; loss = "quadratic" does not bound the gradient of a sample: say from '
+            "which residual on the released model takes it as absolute (Huber)",
+        ),
+        (
+            {"method": LOWPASS | {"kind": "output"}, "objective": {"loss": "huber"}},
+            'objective.l2: missing; kind = "output" needs one number above 0, the same for all agents',
+        ),
+        (
+            {"method": LOWPASS | {"width": 1.0}},
+            'method.width: only for kind = "output" with objective.loss = "quadratic"; leave it out',
+        ),
+        (
+            {"method": LOWPASS, "engine": {"offline_share": 0.5}},
+            'engine.offline_share: got 0.5; name = "lowpass" needs an ideal network, leave it out',
+        ),
+        (
+            {"method": LOWPASS, "privacy": {"allocation": "late"}},
+            'privacy.allocation: got "late"; only for method.name = "cd", leave it out',
+        ),
+        (
             {"method": RELEASE_ONCE, "privacy": {"clip_norm": 1.0}},
             'privacy.clip_norm: only for method.name = "cd"; leave it out',
         ),
@@ -666,6 +715,31 @@ def test_what_is_released_once(section, kind):
     config = private(method=RELEASE_ONCE | section, objective={"l2": 0.1}, seed={})
     method = build(Config.parse(config | {"seed": 7})).method
     assert method == ReleaseOnce(Budget(1.0, 1e-5), kind, noise_seed=7)
+
+
+@pytest.mark.parametrize(
+    ("section", "loss", "kind"),
+    [
+        ({}, "logistic", PointMean()),
+        ({"kind": "output"}, "huber", OutputPerturbation(0.1, 2.0)),
+        ({"kind": "output", "width": 0.5}, "quadratic", OutputPerturbation(0.1, 2.0, Huber(0.5))),
+    ],
+)
+def test_what_is_smoothed_by_the_low_pass(section, loss, kind):
+    config = private(method=LOWPASS | section, objective={"l2": 0.1, "loss": loss}, seed={})
+    method = build(Config.parse(config | {"seed": 7})).method
+    assert method == LowPass(Budget(1.0, 1e-5), kind, noise_seed=7)
+
+
+def test_the_low_pass_from_end_to_end(tmp_path):
+    rows = "".join(f"{agent},{1 + agent / 10},1e-6\n" for agent in range(12))
+    (tmp_path / "budgets.csv").write_text("agent,epsilon,delta\n" + rows)
+    config = private(method=LOWPASS, data={"agents": 12}, privacy={"budgets": "budgets.csv", "epsilon": None})
+    run = build(Config.parse(config, folder=tmp_path)).simulate()
+    assert run.own_models is not None
+    assert run.guarantee is not None
+    assert run.guarantee.epsilon == (1.0, 2.1)
+    assert run.final.vectors == sum(run.settings["vectors_by_stage"].values()) > 0
 
 
 def test_release_once_may_stop_by_what_has_been_released():
@@ -862,7 +936,7 @@ def test_learning_alone_may_be_called_private():
     assert experiment.simulate().final.vectors == 0
 
 
-@pytest.mark.parametrize("name", ["private", "private_cd"])
+@pytest.mark.parametrize("name", ["private", "private_cd", "lowpass"])
 def test_the_private_examples_can_be_read(name):
     privacy = Config.read(EXAMPLES / f"{name}.toml").privacy
     assert (privacy.kind, getattr(privacy, "epsilon", None)) == ("dp", 1.0)

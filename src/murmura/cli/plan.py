@@ -1,4 +1,4 @@
-"""`murmura plan`: what a budget buys."""
+"""`murmura plan`: what a budget buys, for one agent's noise or for a whole private run."""
 
 from __future__ import annotations
 
@@ -78,10 +78,18 @@ class Question:
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="Total ε of an agent.")],
-    updates: Annotated[int, typer.Option(min=1, help="How often the agent releases something.")],
-    samples: Annotated[int, typer.Option(min=1, help="How many samples the agent has.")],
-    dimension: Annotated[int, typer.Option(min=1, help="How many coordinates one release has.")],
+    problem: Annotated[
+        Path | None,
+        typer.Option(metavar="CONFIG.toml", help="Choose the method for this private run; only with --json."),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Total ε of an agent.")] = None,
+    updates: Annotated[
+        int | None, typer.Option(min=1, help="How often the agent releases something.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="How many samples the agent has.")] = None,
+    dimension: Annotated[
+        int | None, typer.Option(min=1, help="How many coordinates one release has.")
+    ] = None,
     delta: Annotated[
         float | None, typer.Option(help="Total δ of an agent; by default min(1e-5, 1/samples²).")
     ] = None,
@@ -92,7 +100,13 @@ def plan(
     json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for a picture of noise against updates.")] = None,
 ) -> None:
-    """See what a budget buys: the least noise for it under every accountant."""
+    """See what a budget buys: the least noise under every accountant, or with --problem the best method."""
+    if problem is not None:
+        given = {"epsilon": epsilon, "updates": updates, "samples": samples, "dimension": dimension}
+        _plan_problem(problem, json, [name for name, value in given.items() if value is not None])
+        return
+    if epsilon is None or updates is None or samples is None or dimension is None:
+        raise PrivacyError("give --epsilon, --updates, --samples and --dimension, or --problem CONFIG.toml")
     question = _question(
         epsilon, default_delta(samples) if delta is None else delta, samples, dimension, norm, bound
     )
@@ -110,6 +124,24 @@ def plan(
     )
     if folder is not None:
         say(f"The picture is {_draw(question, updates, folder)}")
+
+
+def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
+    """Which method to run, and whether: from what is public about a configured run."""
+    if given:
+        raise PrivacyError(f"--{given[0]}: --problem takes it from {file}; leave it out")
+    # These need the compiled engines, which take longer to load than the other plans to make.
+    from murmura.cli.planning import planning, show_plan
+    from murmura.config import Config
+    from murmura.config.planning import plan_of
+    from murmura.planner.document import document
+
+    settings = Config.read(file)
+    with planning() as progress:
+        made = plan_of(settings, progress)
+    if json is not None:
+        write_json(json, document(made))
+    show_plan(made)
 
 
 def _question(

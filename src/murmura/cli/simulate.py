@@ -11,7 +11,9 @@ from murmura.cli.console import RESULTS, progress_bar, results_table, say, step,
 from murmura.cli.files import output_folder
 from murmura.cli.interrupt import INTERRUPTED, stop_on_interrupt
 from murmura.cli.output import say_where, write_report
+from murmura.cli.planning import planned
 from murmura.config import Config, Experiment, build
+from murmura.config.sections import PlannedMethod
 from murmura.engine.run import simulate as run_method
 from murmura.errors import ConfigError, ResumeError
 from murmura.method import Global, Local
@@ -42,8 +44,11 @@ def simulate(
     saved = _saved_run(folder) if resume else None
     if not resume:
         _refuse_to_overwrite(folder)
-    with step("preparing data, graph and objective"):
-        experiment = build(settings)
+    if isinstance(settings.method, PlannedMethod):
+        experiment = planned(settings, folder)
+    else:
+        with step("preparing data, graph and objective"):
+            experiment = build(settings)
     run = _run(experiment, saved)
     run.save(folder / SAVED_RUN)
     if run.stopped == "interrupted":

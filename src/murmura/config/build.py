@@ -8,14 +8,18 @@ from typing import Any
 
 from murmura.config.methods import build_method
 from murmura.config.objectives import build_problem, tuned_tradeoff
+from murmura.config.planning import ANY_TRADEOFF, facts_of
 from murmura.config.samples import Samples, load_samples
 from murmura.config.schema import Config
 from murmura.config.sections import Method as MethodSection
-from murmura.config.sections import SimulatedMethod
+from murmura.config.sections import PlannedMethod, SimulatedMethod
 from murmura.data import Population
 from murmura.engine.conditions import Conditions
 from murmura.engine.run import Method, Progress, simulate
+from murmura.method import Local
 from murmura.objective import Problem
+from murmura.planner import Plan, plan_run
+from murmura.planner.plan import Progress as Planning
 from murmura.results.trajectory import Trajectory
 from murmura.results.tuning import TradeoffChoice
 
@@ -24,7 +28,8 @@ from murmura.results.tuning import TradeoffChoice
 class Experiment:
     """A configuration made real: the problem, the method, the test samples, and how μ was chosen.
 
-    choice_description says what μ was judged by; it is empty where μ was given.
+    choice_description says what μ was judged by; it is empty where μ was given. stops: when the run ends.
+    plan: how the method was chosen, where the configuration leaves that to a plan.
     """
 
     config: Config
@@ -34,6 +39,8 @@ class Experiment:
     choice: TradeoffChoice | None
     choice_description: str
     samples: Samples
+    stops: dict[str, Any]
+    plan: Plan | None = None
 
     @property
     def train(self) -> Population:
@@ -59,13 +66,18 @@ class Experiment:
             resume=resume,
             progress=progress,
             should_stop=should_stop,
-            **_stops(self.config.method),
+            **self.stops,
         )
 
 
-def build(config: Config) -> Experiment:
-    """Load the data, build the graph, choose μ if asked to, and put the problem together."""
+def build(config: Config, *, planning: Planning | None = None) -> Experiment:
+    """Load the data, build the graph, choose μ and the method if asked to, and put the problem together.
+
+    planning: called with the trials done and to do while a plan is made.
+    """
     samples = load_samples(config.data, config.seed, config.objective.feature_bound)
+    if isinstance(config.method, PlannedMethod):
+        return _planned(config, samples, planning)
     tradeoff, choice, words = config.objective.tradeoff, None, ""
     if tradeoff == "auto":
         choice, words = tuned_tradeoff(config, samples)
@@ -80,6 +92,25 @@ def build(config: Config) -> Experiment:
         choice=choice,
         choice_description=words,
         samples=samples,
+        stops=_stops(config.method),
+    )
+
+
+def _planned(config: Config, samples: Samples, planning: Planning | None) -> Experiment:
+    """With the method that the plan chose; local models where it advises against all of them."""
+    problem = build_problem(config, samples, ANY_TRADEOFF)
+    plan = plan_run(facts_of(config, problem), planning)
+    chosen = plan.chosen
+    return Experiment(
+        config=config,
+        problem=problem if chosen is None else chosen.problem(problem),
+        method=Local() if chosen is None else chosen.seeded(config.seed),
+        test=samples.test,
+        choice=None,
+        choice_description="",
+        samples=samples,
+        stops={} if chosen is None else chosen.stops,
+        plan=plan,
     )
 
 

@@ -11,6 +11,7 @@ from murmura.config.sections import (
     BaselineMethod,
     DescentMethod,
     DifferentialPrivacy,
+    LowPassMethod,
     Objective,
     ReleaseOnceMethod,
 )
@@ -21,6 +22,7 @@ from murmura.method import (
     Global,
     GossipADMM,
     Local,
+    LowPass,
     ModelPropagation,
     PrivateUpdates,
     ReleaseOnce,
@@ -29,7 +31,7 @@ from murmura.method.objective_perturbation import ObjectivePerturbation
 from murmura.method.output_perturbation import OutputPerturbation
 from murmura.method.point_mean import PointMean
 from murmura.method.release_once import Kind
-from murmura.objective import Problem, gradient_bound
+from murmura.objective import Huber, Problem, gradient_bound
 from murmura.privacy.allocation import exponent_for, late_heavy_by_own_clock
 from murmura.privacy.noise_plan import unit_event
 
@@ -57,6 +59,10 @@ def build_method(config: Config, problem: Problem) -> Method:
             assert isinstance(privacy, DifferentialPrivacy)
             kind = _released(section, config.objective)
             return ReleaseOnce(budgets_of(privacy, problem), kind, noise_seed=config.seed)
+        case LowPassMethod():
+            assert isinstance(privacy, DifferentialPrivacy)
+            kind = _smoothed(section, config.objective)
+            return LowPass(budgets_of(privacy, problem), kind, noise_seed=config.seed)
         case _:
             return ModelPropagation()
 
@@ -102,6 +108,15 @@ def _costs(privacy: DifferentialPrivacy, updates: int, exponent: float) -> tuple
         return late_heavy_by_own_clock(updates, privacy.contraction, exponent)
     except PrivacyError as error:
         raise ConfigError(f"privacy.contraction: got {privacy.contraction}; {error}") from None
+
+
+def _smoothed(section: LowPassMethod, objective: Objective) -> PointMean | OutputPerturbation:
+    if section.kind == "mean":
+        return PointMean()
+    assert objective.l2 is not None
+    assert objective.feature_bound is not None
+    loss = None if section.width is None else Huber(section.width)
+    return OutputPerturbation(l2=objective.l2, feature_bound=objective.feature_bound, loss=loss)
 
 
 def _released(section: ReleaseOnceMethod, objective: Objective) -> Kind:

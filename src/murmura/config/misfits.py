@@ -12,9 +12,11 @@ from murmura.config.sections import (
     Engine,
     Graph,
     KnnGraph,
+    LowPassMethod,
     Method,
     MovieLensData,
     Objective,
+    PlannedMethod,
     Privacy,
     SimulatedMethod,
     SyntheticData,
@@ -85,7 +87,8 @@ def _in_method(method: Method) -> Iterator[str]:
 
 
 def _in_engine(engine: Engine, method: Method) -> Iterator[str]:
-    if isinstance(method, AdmmMethod):
+    if isinstance(method, AdmmMethod | LowPassMethod | PlannedMethod):
         for key in ("delay", "loss", "offline_share"):
             if value := getattr(engine, key):
-                yield f'engine.{key}: got {value}; name = "admm" needs an ideal network, leave it out'
+                name = method.name
+                yield f'engine.{key}: got {value}; name = "{name}" needs an ideal network, leave it out'

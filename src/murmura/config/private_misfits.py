@@ -9,9 +9,11 @@ from murmura.config.sections import (
     Data,
     DescentMethod,
     DifferentialPrivacy,
+    LowPassMethod,
     Method,
     NoPrivacy,
     Objective,
+    PlannedMethod,
     Privacy,
     ReleaseOnceMethod,
     SyntheticData,
@@ -30,24 +32,31 @@ def private_misfits(data: Data, objective: Objective, method: Method, privacy: P
     if isinstance(privacy, NoPrivacy):
         yield from _without_privacy(objective, method)
         return
-    yield from _in_objective(objective, data)
+    if not isinstance(method, PlannedMethod):
+        yield from _in_objective(objective, data)
     match method:
+        case PlannedMethod():
+            yield from _in_planned(objective)
         case DescentMethod():
             yield from _in_descent(method, objective, privacy)
         case ReleaseOnceMethod():
             yield from _in_release_once(method, objective)
+        case LowPassMethod():
+            yield from _in_lowpass(method, objective)
         case BaselineMethod(name="local"):
             pass
         case _:
             yield (
-                f'method.name: got "{method.name}"; it has no private form: use "cd" or "release_once", '
-                'or "local", which sends nothing'
+                f'method.name: got "{method.name}"; it has no private form: use "cd", "release_once" or '
+                '"lowpass", or "local", which sends nothing'
             )
     yield from _in_budget(privacy)
     if isinstance(method, DescentMethod):
         yield from _in_updates(privacy)
     else:
-        yield from _only_for_updates(privacy)
+        # A plan takes it as the public word on how large residuals are.
+        is_scale = isinstance(method, PlannedMethod) and objective.loss == "quadratic"
+        yield from _only_for_updates(privacy, () if is_scale else ("clip_norm",))
 
 
 def needs_delta(mechanism: str, accountant: str | None) -> str | None:
@@ -62,10 +71,15 @@ def needs_delta(mechanism: str, accountant: str | None) -> str | None:
 def _without_privacy(objective: Objective, method: Method) -> Iterator[str]:
     if objective.feature_bound is not None:
         yield 'objective.feature_bound: only for privacy.kind = "dp"; leave it out'
-    if isinstance(method, ReleaseOnceMethod):
+    if isinstance(method, ReleaseOnceMethod | LowPassMethod):
         yield (
-            'method.name: got "release_once"; it releases within a budget: write privacy.kind = "dp", '
+            f'method.name: got "{method.name}"; it releases within a budget: write privacy.kind = "dp", '
             'or use name = "propagation"'
+        )
+    if isinstance(method, PlannedMethod):
+        yield (
+            'method.name: missing or "auto"; plans are made for private runs: write privacy.kind = "dp", '
+            'or name a method, for instance "cd"'
         )
 
 
@@ -82,6 +96,11 @@ def _in_objective(objective: Objective, data: Data) -> Iterator[str]:
             "objective.validation_share: a private run chooses tradeoff on other generated instances; "
             "leave it out"
         )
+
+
+def _in_planned(objective: Objective) -> Iterator[str]:
+    if objective.validation_share is not None:
+        yield "objective.validation_share: a plan chooses tradeoff on generated twins; leave it out"
 
 
 def _in_descent(method: DescentMethod, objective: Objective, privacy: DifferentialPrivacy) -> Iterator[str]:
@@ -112,11 +131,7 @@ def _in_descent(method: DescentMethod, objective: Objective, privacy: Differenti
 
 def _in_release_once(method: ReleaseOnceMethod, objective: Objective) -> Iterator[str]:
     if method.kind == "mean":
-        if objective.loss not in ("logistic", "capped_logistic"):
-            yield (
-                f'method.kind: got "mean"; it is for two classes, and loss = "{objective.loss}" is not: '
-                'use kind = "output"'
-            )
+        yield from _in_mean(objective)
         return
     if objective.loss == "quadratic":
         yield (
@@ -124,6 +139,38 @@ def _in_release_once(method: ReleaseOnceMethod, objective: Objective) -> Iterato
         )
     if objective.loss == "softmax" and method.kind == "objective":
         yield 'method.kind: got "objective"; it is for losses of one score: use kind = "output"'
+    yield from _in_released_model(method, objective)
+
+
+def _in_lowpass(method: LowPassMethod, objective: Objective) -> Iterator[str]:
+    needs_width = method.kind == "output" and objective.loss == "quadratic"
+    if method.width is not None and not needs_width:
+        yield 'method.width: only for kind = "output" with objective.loss = "quadratic"; leave it out'
+    if method.kind == "mean":
+        yield from _in_mean(objective)
+        return
+    if objective.loss not in ("quadratic", "huber"):
+        yield (
+            'method.kind: got "output"; it is for losses of a residual, and '
+            f'loss = "{objective.loss}" is not: use kind = "mean", or name = "release_once"'
+        )
+    if needs_width and method.width is None:
+        yield (
+            'method.width: missing; loss = "quadratic" does not bound the gradient of a sample: say from '
+            "which residual on the released model takes it as absolute (Huber)"
+        )
+    yield from _in_released_model(method, objective)
+
+
+def _in_mean(objective: Objective) -> Iterator[str]:
+    if objective.loss not in ("logistic", "capped_logistic"):
+        yield (
+            f'method.kind: got "mean"; it is for two classes, and loss = "{objective.loss}" is not: '
+            'use kind = "output"'
+        )
+
+
+def _in_released_model(method: ReleaseOnceMethod | LowPassMethod, objective: Objective) -> Iterator[str]:
     if not objective.l2:
         found = "missing" if objective.l2 is None else f"got {objective.l2}"
         yield (
@@ -174,11 +221,11 @@ def _in_updates(privacy: DifferentialPrivacy) -> Iterator[str]:
         yield 'privacy.contraction: only for allocation = "late"; leave it out'
 
 
-def _only_for_updates(privacy: DifferentialPrivacy) -> Iterator[str]:
+def _only_for_updates(privacy: DifferentialPrivacy, others: tuple[str, ...]) -> Iterator[str]:
     """Keys that say how a budget is spread over noisy gradients, beside a method that sends none."""
     if privacy.mechanism != "gaussian":
         yield f'privacy.mechanism: got "{privacy.mechanism}"; only method.name = "cd" has it, leave it out'
-    for key in ("accountant", "contraction", "clip_norm"):
+    for key in ("accountant", "contraction", *others):
         if getattr(privacy, key) is not None:
             yield f'privacy.{key}: only for method.name = "cd"; leave it out'
     if privacy.allocation != "uniform":

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 KINDS = {
     "data": ("source", '"synthetic", "movielens", or a .csv or .parquet file'),
     "graph": ("kind", '"angular", "knn", "edges", "random"'),
-    "method": ("name", '"local", "global", "cd", "propagation", "admm", "release_once"'),
+    "method": ("name", '"local", "global", "cd", "propagation", "admm", "release_once", "lowpass", "auto"'),
     "privacy": ("kind", '"none", "dp"'),
 }
 SAY_WHICH = 'write kind = "dp" under [privacy], or kind = "none": a run without privacy has to say so itself'

@@ -14,7 +14,7 @@ from murmura.config.fields import Section, Seed
 from murmura.config.misfits import misfits
 from murmura.config.network import Network
 from murmura.config.problems import problem_lines
-from murmura.config.sections import Data, Engine, Graph, Method, Objective, Privacy
+from murmura.config.sections import Data, Engine, Graph, Method, Objective, PlannedMethod, Privacy
 from murmura.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ class Config(Section):
     data: Data
     graph: Graph
     objective: Objective = Objective()
-    method: Method
+    method: Method = PlannedMethod(name="auto")
     privacy: Privacy
     engine: Engine = Engine()
     network: Network = Network()

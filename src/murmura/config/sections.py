@@ -188,6 +188,20 @@ class ReleaseOnceMethod(SimulatedMethod):
     kind: Literal["mean", "output", "objective"] = "mean"
 
 
+class LowPassMethod(Section):
+    """`LowPass`: one noisy vector of each agent, smoothed over as many hops as the releases tell."""
+
+    name: Literal["lowpass"]
+    kind: Literal["mean", "output"] = "mean"
+    width: Positive | None = None
+
+
+class PlannedMethod(Section):
+    """The private method that promises most on generated twins, or none: the default of private runs."""
+
+    name: Literal["auto"]
+
+
 class NoPrivacy(Section):
     """Models are sent as they are; such a run has to say so."""
 
@@ -228,7 +242,13 @@ Data: TypeAlias = Annotated[
 ]
 Graph: TypeAlias = Annotated[AngularGraph | KnnGraph | EdgesGraph | RandomGraph, Field(discriminator="kind")]
 Method: TypeAlias = Annotated[
-    BaselineMethod | DescentMethod | PropagationMethod | AdmmMethod | ReleaseOnceMethod,
+    BaselineMethod
+    | DescentMethod
+    | PropagationMethod
+    | AdmmMethod
+    | ReleaseOnceMethod
+    | LowPassMethod
+    | PlannedMethod,
     Field(discriminator="name"),
 ]
 Privacy: TypeAlias = Annotated[NoPrivacy | DifferentialPrivacy, Field(discriminator="kind")]

@@ -1,0 +1,58 @@
+"""What is compared, for which facts."""
+
+import pytest
+
+from murmura import Huber, Logistic, Quadratic, Softmax
+from murmura.method import CoordinateDescent
+from murmura.planner.candidates import TRADEOFF, candidates
+
+
+def families(facts):
+    return list(dict.fromkeys(one.method.name for one in candidates(facts) if not one.sends_nothing))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"loss": Logistic()}, ["lowpass", "release_once"]),
+        ({"loss": Logistic(), "feature_bound": 1.0}, ["lowpass", "release_once", "cd"]),
+        ({"loss": Logistic(), "feature_bound": 1.0, "delta": 0.0}, ["cd"]),
+        ({"loss": Logistic(), "delta": 0.0}, []),
+        ({"loss": Softmax(2), "feature_bound": 1.0}, ["release_once", "cd"]),
+        ({"loss": Huber(), "feature_bound": 1.0}, ["lowpass", "release_once", "cd"]),
+        ({"loss": Quadratic(), "feature_bound": 1.0}, []),
+        (
+            {"loss": Quadratic(), "feature_bound": 1.0, "residual_scale": 2.0},
+            ["lowpass", "release_once", "cd"],
+        ),
+        ({"loss": Quadratic(), "residual_scale": 2.0}, []),
+    ],
+)
+def test_what_can_be_run_with_what_is_known(facts, settings, expected):
+    assert families(facts(**settings)) == expected
+
+
+def test_names_are_unique(facts):
+    words = [one.words for one in candidates(facts(feature_bound=1.0))]
+    assert len(set(words)) == len(words)
+
+
+def test_a_tradeoff_that_was_given_is_kept(facts):
+    def tradeoffs(known):
+        return {one.tradeoff for one in candidates(known) if isinstance(one.method, CoordinateDescent)}
+
+    assert tradeoffs(facts(feature_bound=1.0, tradeoff=0.3)) == {0.3}
+    assert tradeoffs(facts(feature_bound=1.0)) == {TRADEOFF}
+
+
+def test_without_delta_the_noise_is_pure(facts):
+    found = candidates(facts(feature_bound=1.0, delta=0.0))
+    descents = [one.method.privacy for one in found if isinstance(one.method, CoordinateDescent)]
+    assert {(one.mechanism, one.accountant) for one in descents if one} == {("knorm", "basic")}
+
+
+def test_learning_alone_is_always_there(facts, ring, problem):
+    (alone,) = candidates(facts(delta=0.0))
+    assert alone.sends_nothing
+    task = problem(ring(5, 1))
+    assert alone.problem(task) is task

@@ -1,0 +1,24 @@
+"""A part of a large network."""
+
+import numpy as np
+
+from murmura import SimilarityGraph
+from murmura.planner.sampling import LARGEST, agents_to_simulate
+
+
+def test_a_small_network_is_simulated_whole(ring):
+    assert agents_to_simulate(ring(LARGEST, 2)).tolist() == list(range(LARGEST))
+
+
+def test_of_a_large_ring_neighbors_are_taken(ring):
+    graph = ring(3000, 3)
+    inside = agents_to_simulate(graph)
+    assert len(set(inside.tolist())) == LARGEST
+    # All but those at the two ends have all their neighbors inside.
+    kept = graph.to_scipy()[inside][:, inside]
+    assert (np.diff(kept.indptr) == 6).sum() >= LARGEST - 6
+
+
+def test_agents_without_neighbors_are_taken_too():
+    graph = SimilarityGraph.from_edges(1000, np.array([[0, 1]]))
+    assert len(agents_to_simulate(graph)) == LARGEST

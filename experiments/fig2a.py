@@ -14,10 +14,9 @@ NAME = "fig2a"
 TITLE = "Figure 2 (a): private coordinate descent from a constant start"
 CAPTION = (
     "Objective and accuracy of released models while all agents together make n·T_i updates, from zero "
-    "models. Left: every point's gradient clipped, normal noise within the budget, tail averages. Right: the "
-    "paper's Laplace noise divided by m_i once more and no clipping, which comes near the published pattern "
-    "and protects nobody. Published objectives are "
-    "in the unit in which figure 1 agrees with ours."
+    "models. Left: every point's gradient clipped, normal noise within the budget, tail averages. Right: a "
+    "tenth of the printed Laplace noise and no clipping, which comes near the published pattern and protects "
+    "nobody. Published objectives are drawn in the unit in which figure 1 agrees with ours."
 )
 SETTING = Setting(NAME, "constant")
 

@@ -27,6 +27,14 @@ def theorem_1_scales(epsilon: float, delta: float, updates: int) -> NDArray[np.f
     return np.array([event.scale for event in events])
 
 
+def weakened(
+    problem: Problem, epsilon: float, delta: float, updates: int, divisor: float
+) -> NDArray[np.float64]:
+    """Scales 2L₀/(ε(t)·m_i) with L₀ = 1, as printed, divided by a constant."""
+    counts = problem.population.sample_counts[:, None].astype(np.float64)
+    return 2 / (counts * divisor) * theorem_1_scales(epsilon, delta, updates)
+
+
 def divided_twice(problem: Problem, epsilon: float, delta: float, updates: int) -> NDArray[np.float64]:
     """Scales 2L₀/(ε(t)·m_i²) with L₀ = 1: noise for a mean, divided by m_i once more."""
     counts = problem.population.sample_counts[:, None].astype(np.float64)

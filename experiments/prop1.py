@@ -29,13 +29,14 @@ CAPTION = (
 
 # Near the best trade-off of the task; the proposition holds for each.
 TRADEOFF = 3.0
+RECORD_EVERY = 2.0
 # Where the rate is measured: after the first fast steps and above rounding, as shares of the gap at first.
 LINEAR_PART = (1e-2, 1e-9)
 
 
 def run(scale: Scale, book: Workbook) -> Result:
     dimensions = scale.pick(quick=(20,), full=(20, 100))
-    clocks = scale.pick(quick=3, full=50)
+    clocks = scale.pick(quick=3, full=20)
     seeds = scale.pick(quick=range(1), full=range(3))
     book.expect(len(dimensions) * len(seeds))
     rows, curves = [], []
@@ -63,7 +64,15 @@ def measure(dimension: int, seed: int, clocks: int, time: float, engine: EngineN
     problem = instance(dimension, seed, 1, TRADEOFF).problem
     best, theory = solve_optimum(problem).value, convergence_theory(problem)
     runs = [
-        simulate(problem, CoordinateDescent(), engine=engine, seed=clock, time=time, threads=1)
+        simulate(
+            problem,
+            CoordinateDescent(),
+            engine=engine,
+            seed=clock,
+            time=time,
+            record_every=RECORD_EVERY,
+            threads=1,
+        )
         for clock in range(clocks)
     ]
     return {

@@ -7,21 +7,24 @@ residual. Each term has norm at most C = width·R whatever the rating and the mo
 2C/m_i, and two normal releases are accounted together.
 
 All else is post-processing. To first order a release is a noisy look at gain·(θ_i − θ), with a gain that
-follows from the public movies; under a normal prior, smooth over the graph, the models are posterior means.
-Two looks, because what one agent rated differs from the public movies, and this error is proportional to the
-distance from the point where it looks.
+follows from the public movies; the models are posterior means (ratings_prior.py). Two looks, because what one
+agent rated differs from the public movies, and this error is proportional to the distance from the point
+where it looks. Own models are made in silence: the same posterior, with ratings instead of their release.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from murmura.data import Population
-from murmura.graph import SimilarityGraph
+from experiments.ratings_prior import RESIDUAL_VARIANCE, Posterior, Prior, most_likely
 from murmura.privacy.budget import Budget
 from murmura.privacy.grid import clip_rows
 from murmura.privacy.noise_plan import NoisePlan, plan_noise
@@ -29,37 +32,26 @@ from murmura.randomness.noise import normals
 
 Array = NDArray[np.float64]
 
-# Shares of the budget, in squared noise multipliers: the first look has only to find the right neighborhood.
-SHARES = (0.2, 0.8)
-# Residuals beyond it are clipped; ratings have a residual of standard deviation about 1.
-WIDTH = 1.0
-# Standard deviation over movies of the strongest direction of z, where the intercept is 1; the weaker ones
-# are scaled down further, by their own standard deviation, as the agents' models follow them less.
-FEATURE_SPREAD = 0.4
-# z longer than this quantile over the public movies are shortened to it.
-LENGTH_QUANTILE = 0.6
-RESIDUAL_VARIANCE = 1.0
-
 
 @dataclass(frozen=True)
-class Prior:
-    """What is supposed of the agents' models before anything is released, per coordinate.
+class Settings:
+    """How to look; ratings_rule.py chooses.
 
-    smooth: variance of the coefficient of each of the `patterns` smoothest eigenvectors of the graph, for the
-    intercept and for a feature of average strength; `rough`: that of other eigenvectors, as a share of it.
-    own: variance of what an agent shares with nobody. common: standard deviations of the mean over agents
-    around the start: of the intercept, of the start's direction and of every other one.
+    width: residuals beyond it are clipped. spread: standard deviation over movies of the strongest direction
+    of z, where the intercept is 1; tilt: that of the others goes with this power of theirs in x. length: z
+    longer than this quantile over movies are shortened to it. first: share of the budget, in squared
+    multipliers, of the first look. trust, freedom: factors on the variance of what is an agent's own, for its
+    released and for its own model; below 1 where features were made from the ratings that are looked at,
+    which then seem to say more than they do.
     """
 
-    smooth: tuple[float, float] = (10.0, 2.0)
-    rough: float = 0.03
-    own: tuple[float, float] = (0.06, 0.01)
-    common: tuple[float, float, float] = (0.3, 0.05, 0.02)
-    patterns: int = 7
-
-
-EIGENVECTORS = 100
-ROUGH_DECAY = 3.0
+    width: float = 0.5
+    spread: float = 0.5
+    tilt: float = 2.0
+    length: float = 0.25
+    first: float = 0.1
+    trust: float = 1.0
+    freedom: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +90,10 @@ class PublicMovies:
         return np.column_stack((turned, models[:, -1] - turned @ self.centre))
 
     @cached_property
+    def catalogue(self) -> Array:
+        return self.principal(self.features)
+
+    @cached_property
     def start(self) -> Array:
         """A guess that anyone can make.
 
@@ -112,72 +108,126 @@ class PublicMovies:
             start[-1] = size * self.centre[0]
         return start
 
+
+@dataclass(frozen=True, eq=False)
+class Lens:
+    """What is released of a rating: z, no longer than R, and how much of a model it shows."""
+
+    movies: PublicMovies
+    settings: Settings
+
     @cached_property
     def scales(self) -> Array:
-        """z/x by coordinate, which gives the strongest direction a standard deviation of FEATURE_SPREAD."""
-        return np.append(FEATURE_SPREAD * np.sqrt(self.strengths) / self.strengths[0], 1.0)
+        """z/x by coordinate."""
+        deviations = np.sqrt(self.movies.strengths)
+        wanted = self.settings.spread * (deviations / deviations[0]) ** self.settings.tilt
+        return np.append(wanted / deviations, 1.0)
 
     @cached_property
     def length_bound(self) -> float:
         """R."""
-        lengths = np.linalg.norm(self.principal(self.features) * self.scales, axis=1)
-        return float(np.quantile(lengths, LENGTH_QUANTILE))
+        lengths = np.linalg.norm(self.movies.catalogue * self.scales, axis=1)
+        return float(np.quantile(lengths, self.settings.length))
 
-    def bounded(self, principal: Array) -> Array:
-        """z: scaled, and no longer than R."""
-        return clip_rows(principal * self.scales, self.length_bound, "l2")
+    @property
+    def clip(self) -> float:
+        return self.settings.width * self.length_bound
 
     @cached_property
     def gains(self) -> Array:
-        """The mean of z·x over movies: what a release shows of a model, by coordinate."""
-        movies = self.principal(self.features)
-        return (self.bounded(movies) * movies).mean(axis=0)
+        """What a release shows of a model: the mean over movies of z·x, times the mean slope of ψ."""
+        slope = math.erf(self.settings.width / math.sqrt(2 * RESIDUAL_VARIANCE))
+        return slope * (self._bounded_catalogue * self.movies.catalogue).mean(axis=0)
+
+    def look(self, ratings: Ratings, models: Array) -> Array:
+        """Each agent's mean of ψ(residual)·z, each term of norm ≤ clip: the only step that sees ratings."""
+        width = self.settings.width
+        residuals = np.clip(ratings.residuals(self.movies.catalogue, models), -width, width)
+        shape = (len(ratings.counts), len(self.movies.catalogue))
+        rated = sparse.csr_array((residuals, ratings.movies, ratings.offsets), shape=shape)
+        return rated @ self._bounded_catalogue / ratings.counts[:, None]
+
+    @cached_property
+    def _bounded_catalogue(self) -> Array:
+        """z of every movie."""
+        return clip_rows(self.movies.catalogue * self.scales, self.length_bound, "l2")
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Which movies everyone rated, and the centred ratings, agent after agent."""
+
+    movies: NDArray[np.int64]
+    stars: Array
+    offsets: NDArray[np.int64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+    def residuals(self, catalogue: Array, models: Array) -> Array:
+        owners = np.repeat(np.arange(len(self.counts)), self.counts)
+        return self.stars - (models @ catalogue.T)[owners, self.movies]
 
 
 @dataclass(frozen=True, eq=False)
 class TwoLooks:
-    """The released models of all agents, and what they cost."""
+    """Models of all agents in principal coordinates, and what they cost.
 
-    models: Array
+    released: computed from releases alone. expected, uncertainty: what is common or shared with neighbors,
+    and the variances of an agent's own model around it.
+    """
+
+    released: Array
+    expected: Array
+    uncertainty: Array
     plan: NoisePlan
 
 
 def release_twice(
-    train: Population,
-    movies: PublicMovies,
-    graph: SimilarityGraph,
-    budget: Budget,
-    noise_seed: int,
-    prior: Prior | None = None,
+    ratings: Ratings, lens: Lens, patterns: Sequence[Array], prior: Prior, budget: Budget, noise_seed: int
 ) -> TwoLooks:
-    """Everyone's model from two releases, in the coordinates of `train`."""
-    prior = prior or Prior()
-    plan = plan_noise(
-        budget,
-        train.sample_counts,
-        WIDTH * movies.length_bound,
-        tuple(np.sqrt(SHARES)),
-        dimension=train.n_features,
-    )
-    smoother = Smoother(movies, graph, train.sample_counts, prior)
-    features = movies.principal(train.features.astype(np.float64))
-    bounded = movies.bounded(features)
-    models = np.tile(movies.start, (train.n_agents, 1))
-    looks = []
-    for look, noise_std in enumerate(plan.noise_stds().T):
-        released = _mean_residuals(train, features, bounded, models, plan.clip)
-        released += noise_std[:, None] * _normals(noise_seed, look, models.shape)
-        looks.append(Look(models + released / movies.gains, (noise_std[:, None] / movies.gains) ** 2))
-        models = smoother.models(looks)
-    return TwoLooks(movies.original(models), plan)
+    """Everyone's model from two releases; smoothed over those patterns that make the releases likely."""
+    share = lens.settings.first
+    costs = (math.sqrt(share), math.sqrt(1 - share))
+    plan = plan_noise(budget, ratings.counts, lens.clip, costs, dimension=len(lens.movies.start))
+    trusting = replace(prior, own=lens.settings.trust * prior.own)
+    sampling = RESIDUAL_VARIANCE / np.outer(ratings.counts, np.append(lens.movies.strengths, 1.0))
+    start = lens.movies.start
+
+    def look(number: int, models: Array) -> Look:
+        noise_std = plan.noise_stds()[:, number, None]
+        released = lens.look(ratings, models) + noise_std * _normals(noise_seed, number, models.shape)
+        return Look(models + released / lens.gains - start, (noise_std / lens.gains) ** 2)
+
+    def tastes(seen: Look) -> Posterior:
+        return most_likely(seen.away, seen.variances + sampling, patterns, trusting)
+
+    first = look(0, np.tile(start, (len(ratings.counts), 1)))
+    guess = tastes(first)
+    models = start + guess.models
+    # Away from the right intercept a look at the features sees mostly which movies somebody rates.
+    models[:, :-1] = (start + guess.common)[:-1]
+    final = tastes(_combined(first, look(1, models)))
+    uncertainty = lens.settings.freedom * (final.together_variances + prior.own)
+    return TwoLooks(start + final.models, start + final.together, uncertainty, plan)
 
 
-def _mean_residuals(train: Population, features: Array, bounded: Array, models: Array, clip: float) -> Array:
-    """Each agent's mean of ψ(residual)·z, each term of norm ≤ `clip`: the only step that sees ratings."""
-    owners = np.repeat(np.arange(train.n_agents), train.sample_counts)
-    residuals = train.targets - np.einsum("kj,kj->k", features, models[owners])
-    terms = clip_rows(np.clip(residuals, -WIDTH, WIDTH)[:, None] * bounded, clip, "l2")
-    return np.add.reduceat(terms, train.offsets[:-1], axis=0) / train.sample_counts[:, None]
+class Look(NamedTuple):
+    """Noisy distances of all models from the start, (agents, coordinates), and the variances of the noise."""
+
+    away: Array
+    variances: Array
+
+
+def _combined(first: Look, second: Look) -> Look:
+    """The second look, with the intercept from both, by inverse variance."""
+    away, variances = second.away.copy(), second.variances.copy()
+    precisions = 1 / first.variances[:, -1], 1 / second.variances[:, -1]
+    variances[:, -1] = 1 / (precisions[0] + precisions[1])
+    weighted = precisions[0] * first.away[:, -1] + precisions[1] * second.away[:, -1]
+    away[:, -1] = variances[:, -1] * weighted
+    return Look(away, variances)
 
 
 def _normals(noise_seed: int, look: int, shape: tuple[int, ...]) -> Array:
@@ -187,76 +237,15 @@ def _normals(noise_seed: int, look: int, shape: tuple[int, ...]) -> Array:
     return draws
 
 
-@dataclass(frozen=True, eq=False)
-class Look:
-    """Released models, one row per agent, and the variances of their noise; both public."""
-
-    models: Array
-    variances: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Smoother:
-    """Posterior means of all models from the looks so far; nothing here has seen a rating."""
-
-    movies: PublicMovies
-    graph: SimilarityGraph
-    sample_counts: NDArray[np.int64]
-    prior: Prior
-
-    def models(self, looks: list[Look]) -> Array:
-        """From the intercepts of all looks, and from the features of the last one.
-
-        Away from the right intercept a look at the features sees mostly what movies somebody rates: the first
-        one tells their mean only.
-        """
-        start, last = self.movies.start, looks[-1]
-        models = np.tile(start, (len(last.models), 1))
-        models[:, -1] += self._smoothed(-1, *_pooled(looks, -1), together=False)
-        for column in range(len(start) - 1):
-            observed, variances = last.models[:, column], last.variances[:, column]
-            models[:, column] += self._smoothed(column, observed, variances, together=len(looks) == 1)
-        return models
-
-    def _smoothed(self, column: int, observed: Array, variances: Array, *, together: bool) -> Array:
-        """Posterior means of a coordinate's distance from the start; with `together`, of its common part."""
-        strengths = np.append(self.movies.strengths, 1.0)
-        variances = variances + RESIDUAL_VARIANCE / (self.sample_counts * strengths[column])
-        smooth, own, common = self._prior_variances(column)
-        basis = np.column_stack((common**0.5 * np.ones(len(observed)), smooth**0.5 * self._patterns))
-        away = observed - self.movies.start[column]
-        precisions = 1 / (own + variances)
-        weighted = precisions[:, None] * basis
-        coefficients = np.linalg.solve(basis.T @ weighted + np.eye(basis.shape[1]), weighted.T @ away)
-        if together:
-            return np.full(len(observed), common**0.5 * coefficients[0])
-        shared = basis @ coefficients
-        return shared + own * precisions * (away - shared)
-
-    def _prior_variances(self, column: int) -> tuple[float, float, float]:
-        """Of a smooth pattern's coefficient, of what is an agent's own, and of the common distance."""
-        prior, strengths = self.prior, self.movies.strengths
-        if column == -1:
-            return prior.smooth[0], prior.own[0], prior.common[0] ** 2
-        relative = np.sqrt(strengths[column] / strengths.mean())
-        common = prior.common[1 if column == 0 else 2]
-        return prior.smooth[1] * relative, prior.own[1] * relative, common**2
-
-    @cached_property
-    def _patterns(self) -> Array:
-        """The smoothest eigenvectors of D^(−½)WD^(−½), the first `patterns` of them at full length."""
-        roots = np.sqrt(np.maximum(self.graph.degrees, 1e-12))
-        similarity = self.graph.to_scipy().toarray() / np.outer(roots, roots)
-        values, vectors = np.linalg.eigh(similarity)
-        values, vectors = values[::-1][:EIGENVECTORS], vectors[:, ::-1][:, :EIGENVECTORS]
-        first = self.prior.patterns
-        rough = self.prior.rough * np.exp(ROUGH_DECAY * (values - values[first]))
-        return vectors * np.sqrt(np.where(np.arange(len(values)) < first, 1.0, rough))
-
-
-def _pooled(looks: list[Look], column: int) -> tuple[Array, Array]:
-    """Independent looks at the same, by inverse variance."""
-    precisions = np.array([1 / look.variances[:, column] for look in looks])
-    observed = np.array([look.models[:, column] for look in looks])
-    total = precisions.sum(axis=0)
-    return (precisions * observed).sum(axis=0) / total, 1 / total
+def own_models(ratings: Ratings, catalogue: Array, expected: Array, uncertainty: Array) -> Array:
+    """argmin Σ(r − θᵀx)²/σ² + Σ_j (θ_j − expected_j)²/uncertainty_j for every agent; never sent."""
+    dimension = expected.shape[1]
+    grams = np.empty((len(expected), dimension, dimension))
+    moments = np.empty_like(expected)
+    residuals = ratings.residuals(catalogue, expected)
+    for agent, (start, end) in enumerate(zip(ratings.offsets[:-1], ratings.offsets[1:], strict=True)):
+        rows = catalogue[ratings.movies[start:end]]
+        grams[agent] = rows.T @ rows
+        moments[agent] = residuals[start:end] @ rows
+    grams[:, np.arange(dimension), np.arange(dimension)] += RESIDUAL_VARIANCE / uncertainty
+    return expected + np.linalg.solve(grams, moments[:, :, None])[:, :, 0]

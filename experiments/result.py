@@ -111,14 +111,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, or of ours, and whether these numbers bear it out.
+    """A statement: the paper's, ours, or what explains the paper; and whether these numbers bear it out.
 
     words: a sentence that is true if it holds, without numbers that a run could change.
     """
 
     words: str
     holds: bool
-    about: Literal["paper", "ours"] = "paper"
+    about: Literal["paper", "ours", "cause"] = "paper"
 
     def document(self) -> dict[str, Any]:
         return {"words": self.words, "holds": bool(self.holds), "about": self.about}
@@ -153,13 +153,13 @@ class Result:
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> Result:
-        """The inverse of `document`; verdicts are made anew."""
+        """The inverse of `document`; verdicts are made anew. Curves and guarantees may have been left out."""
         return Result(
             name=document["name"],
             seeds=document["seeds"],
             rows=[_row(row) for row in document["rows"]],
-            guarantees=document["guarantees"],
-            curves=[_curve(curve) for curve in document["curves"]],
+            guarantees=document.get("guarantees", ()),
+            curves=[_curve(curve) for curve in document.get("curves", ())],
             settings=document["settings"],
             claims=[Claim(**claim) for claim in document["claims"]],
         )

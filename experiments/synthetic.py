@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
@@ -11,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.published import AGENTS
-from murmura.data import Population, linear_classification
-from murmura.graph import angular_graph
+from murmura.data import LinearTask, Population, linear_classification
+from murmura.graph import SimilarityGraph, angular_graph, knn_graph, rewired
 from murmura.objective import CollaborativeObjective, Problem
 from murmura.results.metrics import agent_metrics
 from murmura.results.tuning import choose_tradeoff
@@ -24,6 +25,14 @@ Graph: TypeAlias = Literal["dense", "sparse"]
 THRESHOLDS: dict[Graph, float | Literal["connected"]] = {"dense": 0.01, "sparse": "connected"}
 TRADEOFFS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
 TUNING_TEST_SAMPLES = 400
+# Points per agent: part of the task, and so a public cap.
+MAX_SAMPLES = 100
+# In networks larger than the paper's, neighbors are those of whom one is among the nearest of the other.
+NEAREST = 20
+# Agents that are judged on the same test points; others get fresh ones.
+AGENTS_PER_TEST = 10
+# First word of the seed of test points, and of moved edges.
+TEST_POINTS, MOVED_EDGES = 101, 102
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +77,7 @@ def instance(
         task.train,
         angular_graph(task.targets, threshold=THRESHOLDS[graph], source="targets"),
         tradeoff=tradeoff,
-        max_samples=100,
+        max_samples=MAX_SAMPLES,
         smoothness="public" if public else "exact",
         feature_bound=math.sqrt(dimension) if public else None,
     )
@@ -81,3 +90,53 @@ def best_tradeoff(dimension: int, seeds: range, graph: Graph) -> float:
     found = (instance(dimension, seed, TUNING_TEST_SAMPLES, 1.0, graph) for seed in seeds)
     trials = [(drawn.problem, drawn.test) for drawn in found]
     return choose_tradeoff(trials, TRADEOFFS, tolerance=1e-4).best
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """One draw of the task of any size. Its test points are drawn when they are needed, and not kept."""
+
+    problem: Problem
+    task: LinearTask
+
+    def accuracies(self, models: Sequence[NDArray[np.float64]], test_samples: int) -> NDArray[np.float64]:
+        """On so many clean points per agent: one row per set of models, one column per agent."""
+        generator = np.random.default_rng([self.task.seed, TEST_POINTS])
+        # Turned back, models and targets see points of [−1, 1]^p: θᵀ(Rx) = (Rᵀθ)ᵀx.
+        turned = np.stack([self._turned_back(own) for own in (self.task.targets, *models)]).astype(np.float32)
+        found = np.empty((len(models), self.problem.n_agents))
+        for first in range(0, self.problem.n_agents, AGENTS_PER_TEST):
+            block = turned[:, first : first + AGENTS_PER_TEST]
+            points = 2 * generator.random((test_samples, block.shape[2]), np.float32) - 1
+            labels = (points @ block.reshape(-1, block.shape[2]).T >= 0).reshape(
+                test_samples, *block.shape[:2]
+            )
+            found[:, first : first + AGENTS_PER_TEST] = (labels[:, 1:] == labels[:, :1]).mean(axis=0)
+        return found
+
+    def _turned_back(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
+        return models if self.task.rotation is None else models @ self.task.rotation
+
+
+def network(
+    n_agents: int, dimension: int, seed: int, *, random_edges: float = 0.0, rotated: bool = False
+) -> Network:
+    """Up to the paper's number of agents the dense graph, and beyond it NEAREST neighbors.
+
+    random_edges: the share of edges that are moved to random pairs of agents, with their weights.
+    """
+    task = linear_classification(n_agents, dimension, seed=seed, test_samples=0, rotated=rotated)
+    graph = _graph(task)
+    if random_edges:
+        graph = rewired(graph, random_edges, seed=_number(seed, MOVED_EDGES))
+    return Network(Problem(task.train, graph, max_samples=MAX_SAMPLES), task)
+
+
+def _graph(task: LinearTask) -> SimilarityGraph:
+    if len(task.targets) <= AGENTS:
+        return angular_graph(task.targets, threshold=THRESHOLDS["dense"], source="targets")
+    return knn_graph(task.targets, NEAREST, weights="angular", source="targets")
+
+
+def _number(*words: int) -> int:
+    return int(np.random.SeedSequence(words).generate_state(1)[0])

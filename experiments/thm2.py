@@ -17,7 +17,7 @@ from experiments.result import Claim, Curve, Result, Row, summary
 from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.workbook import Workbook
-from murmura.engine.run import simulate
+from murmura.engine.run import EngineName, simulate
 from murmura.method import CoordinateDescent, PrivateUpdates
 from murmura.objective import CollaborativeObjective, Problem, solve_optimum
 from murmura.objective.private_theory import UtilityTheory, utility_theory
@@ -42,7 +42,7 @@ NOISE_SCALE = 0.02
 DIMENSION = 20
 TRADEOFF = 3.0
 EPSILON = 1.0
-UPDATES = 30
+UPDATES = 100
 # By which the gap shrinks while every agent makes one update, with public steps and without noise; measured
 # on tuning instances.
 UPDATE_CONTRACTION = 0.95
@@ -56,7 +56,8 @@ def run(scale: Scale, book: Workbook) -> Result:
     thirds = book.compute("thirds", measure_thirds)
     spread = book.compute("spread", measure_allocations)
     updates = scale.pick(quick=10, full=UPDATES)
-    task = [book.compute(f"task-{seed}", measure_task, seed, updates) for seed in seeds]
+    engine = scale.pick(quick="reference", full="cpu")  # a quick run is too short to compile for
+    task = [book.compute(f"task-{seed}", measure_task, seed, updates, engine) for seed in seeds]
     rows = [*_bound_rows(bounds), *_third_rows(thirds), *_allocation_rows(spread, task)]
     curves = [Curve(name, bounds["updates"], line) for name, line in bounds["lines"].items()]
     return Result(
@@ -132,7 +133,7 @@ def measure_allocations() -> dict[str, float]:
     return {name: gap / gaps["uniform"] for name, gap in gaps.items()}
 
 
-def measure_task(seed: int, updates: int) -> dict[str, Any]:
+def measure_task(seed: int, updates: int, engine: EngineName) -> dict[str, Any]:
     """Gap and accuracy of what private coordinate descent released, for each way to spread the budget.
 
     No gradient is clipped, since ‖x‖₂ ≤ √p, as the theorem supposes.
@@ -146,7 +147,7 @@ def measure_task(seed: int, updates: int) -> dict[str, Any]:
     for name in ALLOCATIONS:
         privacy = PrivateUpdates(Budget(EPSILON, DELTA), updates, math.sqrt(DIMENSION), costs=costs[name])
         method = CoordinateDescent(privacy=privacy)
-        run = simulate(drawn.problem, method, engine="reference", seed=seed, record_every=None)
+        run = simulate(drawn.problem, method, engine=engine, seed=seed, record_every=None, threads=1)
         gaps[name] = value(run.models) - best
         accuracies[name] = drawn.accuracy(run.models)
         assert run.guarantee is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
@@ -28,8 +29,8 @@ class Workbook:
     """The steps of one experiment in folder/.work/NAME, each written as soon as it is there.
 
     A step is a function of plain values (numbers, strings, tuples, frozen dataclasses of them) that
-    returns what JSON can hold. It is computed again when its arguments or the file that it is written
-    in have changed; after any other change to the code, remove the folder.
+    returns what JSON can hold. It is computed again when its arguments or the code of the file that it is
+    written in have changed; after any other change to the code, remove the folder.
     """
 
     def __init__(self, folder: Path, name: str, progress: Progress = _silent) -> None:
@@ -38,7 +39,7 @@ class Workbook:
         self._total: int | None = None
         self._done = 0
         self.seconds = 0.0
-        """What all steps have taken, whenever they were computed."""
+        """Of processor time, that all steps have taken, whenever they were computed."""
 
     def expect(self, steps: int) -> None:
         """So many steps are still to come: the bar can then say how far the run is."""
@@ -51,11 +52,11 @@ class Workbook:
         print_of_step = _fingerprint(function, arguments)
         saved = _saved(path, print_of_step)
         if saved is None:
-            started = time.perf_counter()
+            started = time.process_time()
             value = function(*arguments)
             saved = {
                 "step": print_of_step,
-                "seconds": round(time.perf_counter() - started, 3),
+                "seconds": round(time.process_time() - started, 3),
                 "value": value,
             }
             text = json.dumps(saved, allow_nan=False)
@@ -69,14 +70,14 @@ class Workbook:
 
 def _fingerprint(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
     """Changes with the arguments and with the file that the function is written in."""
-    words = f"{function.__qualname__}{arguments!r}\n{_source(function.__module__)}"
+    words = f"{function.__qualname__}{arguments!r}\n{_code(function.__module__)}"
     return hashlib.sha256(words.encode()).hexdigest()
 
 
 @lru_cache(maxsize=64)
-def _source(module: str) -> str:
-    """Read once: a file that is edited meanwhile is not the one that runs."""
-    return inspect.getsource(sys.modules[module])
+def _code(module: str) -> str:
+    """Without comments and layout. Read once: a file that is edited meanwhile is not the one that runs."""
+    return ast.dump(ast.parse(inspect.getsource(sys.modules[module])))
 
 
 def _saved(path: Path, print_of_step: str) -> dict[str, Any] | None:

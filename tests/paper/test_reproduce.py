@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
+from experiments.race import arrival_at, measure, measure_end
 from experiments.result import Result
 from experiments.scale import Scale
 from experiments.workbook import Workbook
@@ -12,7 +13,7 @@ from experiments.workbook import Workbook
 from murmura.report.plots import Picture
 from murmura.report.svg import inline_svg
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.paper
 
 NAMES = ("fig1", "fig2a", "fig2b", "fig3", "fig4", "prop1", "thm2")
 
@@ -49,19 +50,34 @@ def test_noise_without_a_guarantee_is_labelled(results, name):
     assert all("differential privacy" in words for words in results[name].guarantees)
 
 
-def test_coordinate_descent_needs_fewer_iterations_than_admm(results):
-    claims = [claim for claim in results["fig1"].claims if "fewer iterations" in claim.words]
-    assert "dense" in claims[0].words
-    assert claims[0].holds
+@pytest.mark.parametrize("graph", ["dense", "medium"])
+def test_coordinate_descent_is_ahead_of_admm_in_the_papers_window(results, graph):
+    rows = results["fig1"].where(metric="accuracy", graph=graph, iterations=500)
+    accuracies = {row.more.get("rho"): row.ours for row in rows}
+    assert all(accuracies[None] > accuracies[penalty] + 0.03 for penalty in (0.1, 1.0))
+
+
+def test_coordinate_descent_arrives_before_admm_on_the_dense_graph():
+    """On one instance that is not reported, against a penalty near the best."""
+    seed, test, tradeoff = 1_000_000, 200, 2.0
+    final = measure_end("dense", tradeoff, seed, test)["accuracy"]
+    arrivals = []
+    for penalty in (None, 0.1):
+        run = measure("dense", penalty, tradeoff, seed, test, final, False)
+        arrived = arrival_at(run["accuracy"], final)
+        assert arrived is not None
+        arrivals.append(run["ticks"][arrived])
+    descent, gossip = arrivals
+    assert gossip > 3 * descent
 
 
 @pytest.mark.parametrize("name", ["fig2a", "fig2b"])
 def test_the_published_private_curves_are_not_had_honestly(results, name):
-    """Released models are near chance, not at the published .67 to .81; noise divided twice gets there."""
+    """Released models are near chance, not at the published .67 to .81; a tenth of the noise gets there."""
     released = results[name].where(variant="honest", what="private", model="released", metric="accuracy")
     assert all(row.ours < 0.6 for row in released)
     without = results[name].where(variant="published", what="private", metric="accuracy")
-    assert max(row.ours for row in without) > 0.75
+    assert max(row.ours for row in without) > 0.7
 
 
 def test_every_size_of_data_set_gains(results):

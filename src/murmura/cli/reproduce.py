@@ -24,6 +24,9 @@ from murmura.files import write_whole
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
+# After a claim, by what it is about.
+WHOSE = {"paper": "", "ours": " (ours)", "cause": " (why)"}
+
 # Steps done, steps in all if known, and the name of the next one; as experiments/workbook.py calls it.
 Report: TypeAlias = Callable[[int, int | None, str], None]
 
@@ -45,7 +48,11 @@ def reproduce(
         bool, typer.Option("--quick", help="Few instances and points: a look at everything in two minutes.")
     ] = False,
     docs: Annotated[
-        Path | None, typer.Option(help="Write the story of all results in --out to this Markdown file.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.md",
+            help="Write the story of all results in --out to this file, and its numbers to a folder FILE.",
+        ),
     ] = None,
 ) -> None:
     """Run the paper's experiments and put each published value beside ours.
@@ -99,7 +106,7 @@ def _run_all(modules: Sequence[Any], folder: Path, quick: bool) -> list[str]:
             say_error(f"{module.NAME}: {error}")
             failed.append(module.NAME)
         else:
-            RESULTS.print(_table(document))
+            _print(document)
     return failed
 
 
@@ -166,24 +173,44 @@ def _write_story(folder: Path, known: Sequence[str], file: Path) -> None:
     quick = [document["name"] for document in documents if document["quick"]]
     if quick:
         raise ConfigError(f"{quick[0]}.json is of a quick run; the story is told from full runs only")
-    text = importlib.import_module("experiments.story").tell(documents)
-    write_whole(file, lambda part: part.write_text(text, encoding="utf-8"))
-    say(f"The story is {file}")
+    story = importlib.import_module("experiments.story")
+    numbers = output_folder(file.with_suffix(""))
+    texts = {numbers / f"{document['name']}.json": story.numbers_text(document) for document in documents}
+    texts[file] = story.tell(documents)
+    for path, text in texts.items():
+        _write_text(path, text)
+    say(f"The story is {file}, its numbers are in {numbers}")
+
+
+def _write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def _print(document: dict[str, Any]) -> None:
+    """Which claims hold, and each published value beside ours."""
+    RESULTS.print(f"[bold]{document['name']}[/bold]")
+    for claim in document["claims"]:
+        mark, whose = ("✓" if claim["holds"] else "✗"), WHOSE[claim["about"]]
+        RESULTS.print(f"{mark} {claim['words']}{whose}", highlight=False, markup=False)
+    table = _table(document)
+    if table.row_count:
+        RESULTS.print(table)
+    RESULTS.print()
 
 
 def _table(document: dict[str, Any]) -> Table:
-    """The rows that have a published value to stand beside; all others are in the files."""
-    from murmura.report.reproduction import number, place
+    """The rows that have a published value to be judged by; all others are in the files."""
+    from murmura.report.reproduction import VERDICTS, is_private, number, place
 
-    table = Table(box=None, pad_edge=False, header_style="bold", title=document["name"], title_justify="left")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("what", "where", "metric"):
         table.add_column(heading)
     for heading in ("paper", "ours", "verdict"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in document["rows"]:
-        if row["paper"] is None:
+        if row["verdict"] not in VERDICTS:
             continue
-        kind = row["model"] if "guarantee" not in row else "not private"
+        kind = row["model"] if is_private(row) else "not private"
         values = (number(row[key], row["metric"]) for key in ("paper", "ours"))
         where = place(row, document["rows"])
         table.add_row(f"{row['what']} ({kind})", where, row["metric"], *values, row["verdict"])

@@ -20,11 +20,12 @@ from murmura.report.svg import inline_svg
 COMMON = frozenset(
     (
         *("what", "agents", "dimension", "variant", "model", "epsilon", "delta"),
-        *("metric", "paper", "ours", "sd", "runs", "verdict", "guarantee"),
+        *("metric", "paper", "ours", "sd", "runs", "verdict", "guarantee", "reached", "x"),
     )
 )
-PERCENT = frozenset({"accuracy", "gain"})
 SIZES = ("agents", "dimension")
+DECIMALS = {"accuracy": 3, "gain": 3, "rmse": 4}
+VERDICTS = frozenset({"holds", "better", "worse"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +44,12 @@ class Section:
 
     @property
     def compared(self) -> list[dict[str, str]]:
-        """Rows that have a published value."""
-        return [self._shown(row) for row in self.document["rows"] if row["paper"] is not None]
+        """Rows that have a published value to be judged by."""
+        return [self._shown(row) for row in self.document["rows"] if row["verdict"] in VERDICTS]
 
     @property
     def others(self) -> list[dict[str, str]]:
-        return [self._shown(row) for row in self.document["rows"] if row["paper"] is None]
+        return [self._shown(row) for row in self.document["rows"] if row["verdict"] not in VERDICTS]
 
     @property
     def setting(self) -> str:
@@ -59,15 +60,14 @@ class Section:
     def _shown(self, row: Mapping[str, Any]) -> dict[str, str]:
         """A row as its cells."""
         metric = row["metric"]
-        spread = "" if row["sd"] is None else f" ± {number(row['sd'], metric)}"
         return {
             "what": row["what"].replace("_", " "),
-            "kind": row["variant"] if "guarantee" not in row else "",
+            "kind": row["variant"] if is_private(row) else "",
             "model": row["model"],
             "where": place(row, self.document["rows"]),
             "metric": metric.replace("_", " "),
             "paper": number(row["paper"], metric),
-            "ours": number(row["ours"], metric) + spread,
+            "ours": value_and_spread(row),
             "runs": str(row["runs"]),
             "verdict": row["verdict"],
         }
@@ -106,6 +106,7 @@ class Reproduction:
             page=self,
             held=list(self._claims("paper", True)),
             failed=list(self._claims("paper", False)),
+            causes=list(self._claims("cause", True)),
             better=list(self._claims("ours", True)),
             missed=list(self._claims("ours", False)),
         )
@@ -117,10 +118,17 @@ class Reproduction:
                     yield section.name, claim["words"]
 
 
+def is_private(row: Mapping[str, Any]) -> bool:
+    """False for a run that carries the label of one without a guarantee."""
+    return row["variant"] != "published" or "guarantee" not in row
+
+
 def place(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """Where a row belongs: its budget, the sizes that differ between rows, and what it alone has."""
     sizes = {key: row[key] for key in SIZES if _varies(rows, key)}
     budget = {} if row["epsilon"] is None else {"ε": row["epsilon"]}
+    if _varies([other for other in rows if other["delta"] is not None], "delta"):
+        budget |= {} if row["delta"] is None else {"δ": row["delta"]}
     more = {key: value for key, value in row.items() if key not in COMMON}
     words = (f"{key.replace('_', ' ')} {_word(value)}" for key, value in (budget | sizes | more).items())
     return ", ".join(words)
@@ -130,9 +138,19 @@ def number(value: float | None, metric: str) -> str:
     """As tables show it."""
     if value is None or math.isnan(value):
         return "–"
-    if metric in PERCENT:
-        return f"{100 * value:.1f} %"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    digits = DECIMALS.get(metric)
+    if digits is not None:
+        return f"{value:+.{digits}f}" if metric == "gain" else f"{value:.{digits}f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def value_and_spread(row: Mapping[str, Any]) -> str:
+    """Ours, and its standard deviation over instances; of a count that was not reached, what it exceeds."""
+    metric = row["metric"]
+    if row.get("reached") is False:
+        return f"> {number(row['ours'], metric)}"
+    spread = "" if row["sd"] is None else f" ± {number(row['sd'], metric).lstrip('+')}"
+    return number(row["ours"], metric) + spread
 
 
 def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
@@ -140,4 +158,4 @@ def _varies(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
 
 
 def _word(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

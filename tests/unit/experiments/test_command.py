@@ -11,6 +11,7 @@ import experiments
 import pytest
 import typer
 from experiments.result import Claim, Curve, Result, Row, summary
+from experiments.story import tell
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
@@ -134,9 +135,31 @@ def test_the_story_is_told_from_full_runs(tmp_path):
     assert done.exit_code == 0, done.output
     text = story.read_text()
     assert "## What held\n\n- It is small ([fig8]" in text
-    assert "## What did not\n\n- It is large" in text
+    assert "## What did not hold\n\n- It is large" in text
     assert "Local models reach 0.710." in text
-    assert "Of 1 published values: 1 holds." in text
+    assert "Of 4 claims of the paper that were checked, 2 hold and 2 do not." in text
+    assert "| without privacy | 2 | 2 | 0 | 0 |" in text
+    assert re.search(r"\| fig9 \| 3 \| \d+\.\d \|", text)
+
+
+@pytest.mark.usefixtures("known")
+def test_the_story_can_be_told_again_from_the_numbers_beside_it(tmp_path):
+    story = tmp_path / "reproduction.md"
+    run("all", "--out", tmp_path / "out", "--docs", story)
+    files = [tmp_path / "reproduction" / f"{name}.json" for name in experiments.NAMES]
+    documents = [json.loads(file.read_text()) for file in files]
+    assert "curves" not in documents[0]
+    assert tell(documents) == story.read_text()
+    documents[1]["rows"][0]["ours"] = 0.6
+    assert "Local models reach 0.600." in tell(documents)
+
+
+@pytest.mark.usefixtures("known")
+def test_it_says_which_claims_hold(tmp_path):
+    done = run("fig9", "--out", tmp_path)
+    assert "✓ It is small" in done.output
+    assert "✗ It is large" in done.output
+    assert "✓ Ours is (ours)" in done.output
 
 
 @pytest.mark.usefixtures("known")

@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from experiments.noisy_descent import divided_twice, noisy_descent, theorem_1_scales
+from experiments.noisy_descent import divided_twice, noisy_descent, theorem_1_scales, weakened
 from tests.support import random_problem
 
 from murmura.data import linear_classification
@@ -38,9 +38,11 @@ def test_theorem_1_gives_the_papers_steps():
     np.testing.assert_allclose(1 / theorem_1_scales(1.0, math.exp(-5), 10), 0.106, atol=0.001)
 
 
-def test_the_noise_is_divided_by_the_number_of_points_twice():
+def test_the_noise_without_a_guarantee_is_a_fraction_of_the_printed_one():
     task = linear_classification(5, 3, seed=0, test_samples=1)
     problem = Problem(task.train, angular_graph(task.targets, threshold=0.0, source="targets"))
     scales = divided_twice(problem, 1.0, math.exp(-5), 1)[:, 0]
     # One update has the whole ε = 1.
     np.testing.assert_allclose(scales, 2 / problem.population.sample_counts**2, rtol=1e-6)
+    tenth = weakened(problem, 1.0, math.exp(-5), 1, 10)[:, 0]
+    np.testing.assert_allclose(tenth, 0.2 / problem.population.sample_counts, rtol=1e-6)

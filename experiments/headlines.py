@@ -1,0 +1,144 @@
+"""The few numbers of each experiment that stand in the table of docs/reproduction.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+from experiments.result import Result, Row
+
+
+class Headline(NamedTuple):
+    """A row of a result, and what it says in words."""
+
+    words: str
+    row: Row
+
+
+Headlines: TypeAlias = Iterable[Headline]
+
+
+def headlines(result: Result) -> list[Headline]:
+    """Those of one experiment; an experiment without any has none to show."""
+    pick = _PICKS.get(result.name)
+    return [] if pick is None else list(pick(result))
+
+
+def _largest(rows: Iterable[Row]) -> Row:
+    return max(rows, key=lambda row: row.ours)
+
+
+def _each(result: Result, words: str, **wanted: Any) -> Headlines:
+    """One for each row that there is, `words` filled in with its values."""
+    for row in result.where(**wanted):
+        yield Headline(words.format(**row.document()), row)
+
+
+def _fig1(result: Result) -> Headlines:
+    metric = "iterations_to_final"
+    for graph in ("dense", "sparse"):
+        yield from _each(
+            result, f"CD, {graph} graph: iterations", what="collaborative", graph=graph, metric=metric
+        )
+        gossip = result.where(what="admm", graph=graph, metric=metric)
+        if gossip:
+            best = min(gossip, key=lambda row: (not row.more["reached"], row.ours))
+            yield Headline(f"ADMM with ρ = {best.more['rho']:g}, {graph} graph: iterations", best)
+
+
+def _private_curves(result: Result) -> Headlines:
+    private = {"what": "private", "model": "released", "metric": "accuracy"}
+    for variant, words in (("honest", "private CD"), ("published", "a tenth of the noise, not private")):
+        best = _largest(result.where(variant=variant, **private))
+        yield Headline(f"{words}, T/n = {best.more['updates']}, p = 100, ε = {best.epsilon:g}", best)
+    yield from _each(result, "low-pass, own models, p = 100, ε = {epsilon:g}", what="low_pass")
+
+
+def _fig2c(result: Result) -> Headlines:
+    yield from _each(result, "purely local, p = 100", what="local", dimension=100)
+    yield from _each(result, "CD, not private, p = 100", what="collaborative", dimension=100)
+    honest = {"what": "private", "variant": "honest", "model": "own"}
+    for dimension in (20, 100):
+        yield from _each(
+            result, "low-pass, own models, p = {dimension}, ε = {epsilon:g}", dimension=dimension, **honest
+        )
+
+
+def _fig3(result: Result) -> Headlines:
+    for samples in ("10 to 20", "91 to 100"):
+        yield from _each(
+            result,
+            "low-pass, own models of agents with {samples} points, ε = {epsilon:g}",
+            what="private",
+            variant="honest",
+            samples=samples,
+            epsilon=1.05,
+        )
+
+
+def _fig4(result: Result) -> Headlines:
+    for dimension in (2, 100):
+        yield from _each(
+            result,
+            "local privacy, p = {dimension}, ε = {epsilon:g}",
+            what="local_dp_laplace",
+            dimension=dimension,
+            epsilon=1.0,
+        )
+
+
+def _table1(result: Result) -> Headlines:
+    yield from _each(result, "CD, printed trade-off: RMSE", what="collaborative_printed")
+    yield from _each(result, "local ridge: RMSE", what="local_ridge", features="als")
+    private = {"what": "private", "variant": "honest", "source": "als"}
+    rows = [row for row in result.where(model="released", **private) if row.paper is not None]
+    for row in rows:
+        yield Headline(f"released models, ε = {row.epsilon:g}, δ = e⁻⁵: RMSE", row)
+    yield from _each(
+        result, "own models, ε = {epsilon:g}, δ = 10⁻⁶: RMSE", model="own", delta=1e-6, **private
+    )
+
+
+def _prop1(result: Result) -> Headlines:
+    for what, words in (("measured", "measured"), ("proven", "proven")):
+        yield from _each(result, f"{words} rate per update, p = {{dimension}}", what=what, metric="rate")
+
+
+def _thm2(result: Result) -> Headlines:
+    for what, words in (("theorem_2", "printed"), ("theorem_2_corrected", "corrected")):
+        yield from _each(result, f"gap over the {words} bound, p = 100", what=what, dimension=100)
+    for allocation in ("published", "corrected"):
+        yield from _each(
+            result,
+            f"gap over that of equal shares, {allocation} allocation, {{where}}",
+            what=f"{allocation}_allocation",
+            metric="gap_over_uniform",
+        )
+
+
+def _scaling(result: Result) -> Headlines:
+    yield from _each(
+        result,
+        "own models, {agents} agents, p = 100, ε = {epsilon:g}",
+        what="private",
+        model="own",
+        dimension=100,
+        epsilon=1.05,
+        metric="accuracy",
+        edges="right",
+        features="as drawn",
+    )
+
+
+_PICKS: dict[str, Callable[[Result], Headlines]] = {
+    "fig1": _fig1,
+    "fig2a": _private_curves,
+    "fig2b": _private_curves,
+    "fig2c": _fig2c,
+    "fig3": _fig3,
+    "fig4": _fig4,
+    "table1": _table1,
+    "prop1": _prop1,
+    "thm2": _thm2,
+    "scaling": _scaling,
+}

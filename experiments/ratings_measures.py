@@ -1,0 +1,197 @@
+"""The steps of Table 1: settings from public quantities, and test errors on one random split of MovieLens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.published import DELTA
+from experiments.ratings_descent import (
+    PRINTED_TRADEOFF,
+    PublishedSettings,
+    choose_on_twin,
+    descend,
+    descend_as_published,
+)
+from experiments.ratings_prior import RESIDUAL_VARIANCE, Prior, smooth_patterns
+from experiments.ratings_release import (
+    Lens,
+    PublicMovies,
+    Ratings,
+    Settings,
+    own_models,
+    release_twice,
+)
+from experiments.ratings_rule import TWIN_SEED, TWINS, PublicView, Rule
+from murmura.data.movielens import load_movielens
+from murmura.data.ratings import MovieFeatures, RatingsTask, ratings_task
+from murmura.graph import SimilarityGraph, knn_graph
+from murmura.objective import Problem, Quadratic
+from murmura.objective.optimum import solve_optimum
+from murmura.privacy.budget import Budget
+from murmura.privacy.guarantee import USUALLY_PUBLIC, Guarantee
+from murmura.privacy.noise_plan import NoisePlan
+from murmura.privacy.real_noise import real_event
+from murmura.results.metrics import agent_metrics
+
+Array = NDArray[np.float64]
+
+DELTAS = (DELTA, 1e-6)
+NEIGHBORS = 10
+PENALTIES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
+# What neighbors are supposed to share of an agent's taste: half of it if they are neighbors because they rate
+# alike, a quarter if it is because of age, gender and occupation.
+SHARED: Mapping[MovieFeatures, float] = {"als": 0.5, "als_disjoint": 0.25, "genres": 0.25}
+LEAKS: Mapping[MovieFeatures, tuple[str, ...]] = {
+    "als": (
+        "the movie features, which are factors of the agents' own ratings",
+        "the graph, built from ratings",
+    ),
+    "als_disjoint": (),
+    "genres": (),
+}
+
+
+def budgets(epsilons: Sequence[float]) -> list[Budget]:
+    return [Budget(epsilon, delta) for delta in DELTAS for epsilon in epsilons]
+
+
+# Settings: no rating is looked at, save those that features and graph of the first group were made of.
+
+
+def choose_settings(
+    source: MovieFeatures, seed: int, epsilons: Sequence[float], search: bool
+) -> dict[str, Any]:
+    """The rule's prior, and its settings at each budget, for what is public of this split."""
+    _, view, _ = _public_centring(source, seed)
+    # Where every split has a rule of its own, the choices do not hang on one draw anyway.
+    rule = Rule(view, TWINS if search and source != "als_disjoint" else 1)
+    found = [Settings()]
+    for budget in budgets(epsilons):
+        found.append(rule.settings(budget, found[-1]) if search else found[-1])
+    prior = {part: values.tolist() for part, values in asdict(rule.prior).items()}
+    return {"prior": prior, "settings": [asdict(settings) for settings in found[1:]]}
+
+
+def choose_published_settings(epsilons: Sequence[float]) -> dict[str, Any]:
+    _, view, graph = _public_centring("als", TWIN_SEED)
+    return choose_on_twin(view, graph, epsilons)
+
+
+def _public_centring(source: MovieFeatures, seed: int) -> tuple[RatingsTask, PublicView, SimilarityGraph]:
+    task = ratings_task(load_movielens(), features=source, centring="public", seed=seed)
+    if LEAKS[source]:
+        graph = knn_graph(task.rating_matrix, NEIGHBORS, source="ratings")
+    else:
+        graph = knn_graph(task.user_profiles, NEIGHBORS, metric="euclidean", source="profiles")
+    movies = PublicMovies(task.movie_features, is_als=source != "genres")
+    counts = task.train.sample_counts
+    return task, PublicView(movies, source, smooth_patterns(graph), counts, SHARED[source]), graph
+
+
+# Test errors.
+
+
+def measure_paper(seed: int, epsilons: Sequence[float], chosen: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Everything that Table 1 has, on the paper's own task, and the baselines that it omits.
+
+    Without chosen settings only what needs none, and the minimum that coordinate descent settles at.
+    """
+    task = ratings_task(load_movielens(), seed=seed)
+    graph = knn_graph(task.rating_matrix, NEIGHBORS, source="ratings")
+    counts = task.train.sample_counts
+    found: dict[str, Any] = {
+        "user_mean": _rmse(task, np.zeros((len(counts), task.train.n_features))),
+        "local": _rmse(task, _ridge(task, 1 / counts)),
+        "local_sum": _rmse(task, _ridge(task, 1 / counts**2)),
+        "ridge": _ridge_errors(task),
+    }
+    if chosen is None:
+        problem = Problem(task.train, graph, Quadratic(), tradeoff=PRINTED_TRADEOFF)
+        return found | {"collaborative_printed": _rmse(task, solve_optimum(problem, tolerance=1e-3).models)}
+    found["collaborative_printed"] = _rmse(task, descend(task.train, graph, PRINTED_TRADEOFF))
+    found["collaborative"] = _rmse(task, descend(task.train, graph, chosen["tradeoff"]))
+    found["published"] = [
+        _rmse(task, descend_as_published(task.train, graph, epsilon, PublishedSettings(**settings)))
+        for epsilon, settings in zip(epsilons, chosen["published"], strict=True)
+    ]
+    weaker = ratings_task(load_movielens(), seed=seed, als_penalty=0.02)
+    found["local_sum_weak_als"] = _rmse(weaker, _ridge(weaker, 1 / counts**2))
+    return found
+
+
+def measure_honest(
+    source: MovieFeatures, seed: int, epsilons: Sequence[float], chosen: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Released and own models at every budget, local ridge regression, and the guarantees in words."""
+    task, view, _ = _public_centring(source, seed)
+    movies, ratings = view.movies, _ratings(task)
+    prior = Prior(**{part: np.array(values) for part, values in chosen["prior"].items()})
+    cells = []
+    for budget, settings in zip(budgets(epsilons), chosen["settings"], strict=True):
+        lens = Lens(movies, Settings(**settings))
+        looks = release_twice(ratings, lens, view.patterns, prior, budget, seed)
+        own = own_models(ratings, movies.catalogue, looks.expected, looks.uncertainty)
+        promise = _guarantee(looks.plan, LEAKS[source])
+        cells.append(
+            {
+                "epsilon": budget.epsilon,
+                "delta": budget.delta,
+                "released": _rmse(task, movies.original(looks.released)),
+                "own": _rmse(task, movies.original(own)),
+                "label": promise.label,
+                "guarantee": promise.explain(),
+            }
+        )
+    return {
+        "agents": task.train.n_agents,
+        "dimension": task.train.n_features,
+        "ridge": _ridge_errors(task),
+        "cells": cells,
+    }
+
+
+def _ratings(task: RatingsTask) -> Ratings:
+    movies = task.rating_matrix.indices.astype(np.int64)
+    return Ratings(movies, np.asarray(task.train.targets, np.float64), task.train.offsets)
+
+
+def _rmse(task: RatingsTask, models: Array) -> float:
+    """Of each agent's test ratings, averaged over agents."""
+    return float(np.nanmean(agent_metrics(Quadratic(), task.test, models)))
+
+
+def _ridge(task: RatingsTask, penalties: Array) -> Array:
+    """argmin (1/m) Σ (θᵀx − y)² + λ_i‖θ‖², everyone alone."""
+    zeros = np.zeros((task.train.n_agents, task.train.n_features))
+    freedom = RESIDUAL_VARIANCE / (penalties * task.train.sample_counts)
+    return own_models(_ratings(task), task.movie_features, zeros, zeros + freedom[:, None])
+
+
+def _ridge_errors(task: RatingsTask) -> list[float]:
+    agents = task.train.n_agents
+    return [_rmse(task, _ridge(task, np.full(agents, penalty))) for penalty in PENALTIES]
+
+
+def _guarantee(plan: NoisePlan, leaks: tuple[str, ...]) -> Guarantee:
+    (budget,) = plan.budgets
+    events = plan.unit_events[0]
+    real = real_event(budget, events[0], [1 / event.multiplier for event in events])
+    return Guarantee(
+        mechanism=f"Gaussian noise on two means of terms clipped at {plan.clip:.3g}",
+        accountant=plan.accountant,
+        epsilon=(budget.epsilon, budget.epsilon),
+        delta=(budget.delta, budget.delta),
+        public=(
+            *USUALLY_PUBLIC,
+            "the features of every movie",
+            "the constant 3.5 that ratings are centred by",
+        ),
+        leaks=leaks,
+        noise_multiplier=events[0].multiplier,
+        real_multiplier=None if real is None else real.multiplier,
+    )

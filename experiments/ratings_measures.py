@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ def choose_published_settings(epsilons: Sequence[float]) -> dict[str, Any]:
     return choose_on_twin(view, graph, epsilons)
 
 
+@lru_cache(maxsize=1)
 def _public_centring(source: MovieFeatures, seed: int) -> tuple[RatingsTask, PublicView, SimilarityGraph]:
     task = ratings_task(load_movielens(), features=source, centring="public", seed=seed)
     if LEAKS[source]:

@@ -174,14 +174,29 @@ class Ratings:
 class TwoLooks:
     """Models of all agents in principal coordinates, and what they cost.
 
-    released: computed from releases alone. expected, uncertainty: what is common or shared with neighbors,
-    and the variances of an agent's own model around it.
+    posterior: what the releases tell of distances from the start. own: variances of what is an agent's own.
     """
 
-    released: Array
-    expected: Array
-    uncertainty: Array
+    start: Array
+    posterior: Posterior
+    own: Array
+    freedom: float
     plan: NoisePlan
+
+    @property
+    def released(self) -> Array:
+        """Computed from releases alone."""
+        return self.start + self.posterior.models
+
+    @property
+    def expected(self) -> Array:
+        """What is common or shared with neighbors."""
+        return self.start + self.posterior.together
+
+    @cached_property
+    def uncertainty(self) -> Array:
+        """Variances of an agent's own model around what is expected."""
+        return self.freedom * (self.posterior.together_variances + self.own)
 
 
 def release_twice(
@@ -209,8 +224,7 @@ def release_twice(
     # Away from the right intercept a look at the features sees mostly which movies somebody rates.
     models[:, :-1] = (start + guess.common)[:-1]
     final = tastes(_combined(first, look(1, models)))
-    uncertainty = lens.settings.freedom * (final.together_variances + prior.own)
-    return TwoLooks(start + final.models, start + final.together, uncertainty, plan)
+    return TwoLooks(start, final, prior.own, lens.settings.freedom, plan)
 
 
 class Look(NamedTuple):

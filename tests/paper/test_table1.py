@@ -26,7 +26,6 @@ from experiments.ratings_rule import CHOICES, PublicView, Rule, Twin, climb
 from experiments.result import Result, Row
 from experiments.scale import Scale
 from experiments.workbook import Workbook
-from scipy.stats import multivariate_normal
 
 from murmura.graph import knn_graph
 from murmura.privacy.accounting import accountant_by_name
@@ -137,9 +136,8 @@ def test_posterior_is_that_of_the_normal_model(patterns: np.ndarray) -> None:
     assert np.allclose(posterior.models, covariance @ seen @ away)
     assert np.allclose(posterior.together, together @ seen @ away)
     assert np.allclose(posterior.together_variances[:, 0], np.diag(together - together @ seen @ together))
-    log_density = multivariate_normal(cov=covariance + np.diag(variances[:, 0])).logpdf(away[:, 0])
-    constant = -N_AGENTS / 2 * np.log(2 * np.pi)
-    assert posterior.log_likelihood[0] == pytest.approx(log_density - constant)
+    log_density = (np.linalg.slogdet(seen)[1] - away[:, 0] @ seen @ away[:, 0]) / 2
+    assert posterior.log_likelihood[0] == pytest.approx(log_density)
 
 
 def test_releases_tell_what_they_are_smooth_over(candidates: tuple[np.ndarray, ...]) -> None:
@@ -274,6 +272,7 @@ def test_without_privacy_the_table_is_reached(result: Result) -> None:
     ("model", "delta", "limits"),
     [
         ("released", DELTA, {1.0: 0.9527, 0.5: 0.9545, 0.1: 0.9855}),
+        ("released", 1e-6, {1.0: 0.948, 0.5: 0.953, 0.1: 0.970}),
         ("own", 1e-6, {1.0: 0.920, 0.5: 0.922, 0.1: 0.926}),
     ],
 )

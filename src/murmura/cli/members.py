@@ -47,7 +47,7 @@ def members_of(experiment: Experiment) -> tuple[list[Member], Task]:
 def _budgets(experiment: Experiment, privacy: PrivateUpdates) -> list[OwnBudget | None]:
     if privacy.mechanism == "knorm":
         raise ConfigError(
-            'privacy.mechanism: there is no integer K-norm noise for real agents; write "gaussian" or "laplace"'
+            'privacy.mechanism: there is no integer K-norm noise; real agents take "gaussian" or "laplace"'
         )
     if privacy.costs is not None:
         raise ConfigError('privacy.allocation: real agents spend evenly; write allocation = "uniform"')

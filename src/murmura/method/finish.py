@@ -79,7 +79,7 @@ def finish_around_means(
     is_linked: NDArray[np.bool_],
     noise_variances: NDArray[np.float64] | float = 0.0,
 ) -> NDArray[np.float64]:
-    """`finish_own_block` for agents who know the mean of their neighbors' models, and whether they have any."""
+    """`finish_own_block` for agents who know their neighbors' mean, and whether they have any neighbors."""
     variances = np.broadcast_to(np.asarray(noise_variances, np.float64), (problem.n_agents,))
     if not (np.isfinite(variances) & (variances >= 0)).all():
         raise ObjectiveError("noise_variances must be finite and at least 0")

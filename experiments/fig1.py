@@ -121,7 +121,7 @@ def _row(what: str, more: Mapping[str, Any], metric: str, values: Sequence[float
 def _rows(
     graph: RaceGraph, penalty: float | None, finals: Sequence[float], found: Sequence[Mapping[str, Any]]
 ) -> list[Row]:
-    """What it took to come close to the final accuracy, and the accuracy along the figure's window."""
+    """What it took to come close to the final accuracy, and on the paper's graph the paper's window."""
     what = "collaborative" if penalty is None else "admm"
     more: dict[str, Any] = {"graph": graph} | ({} if penalty is None else {"rho": penalty})
     arrivals = [arrival_at(run["accuracy"], final) for run, final in zip(found, finals, strict=True)]
@@ -145,7 +145,8 @@ def _rows(
         )
         for metric in ("accuracy", "objective")
         for shown in SHOWN
-        if shown <= min(run["ticks"][-1] for run in found)  # a quick run is shorter
+        # A quick run is shorter.
+        if graph == PAPER_GRAPH and shown <= min(run["ticks"][-1] for run in found)
     ]
     return rows
 
@@ -195,6 +196,10 @@ def _needed(rows: Sequence[Row], graph: RaceGraph, metric: str) -> tuple[Row, li
     return descent, [row for row in found if row.what == "admm"]
 
 
+# What Figure 1 itself shows: iterations, and vectors as its authors count them.
+OF_THE_PAPER = ("iterations_to_final", "paper_vectors_to_final")
+
+
 def _claims(rows: Sequence[Row]) -> list[Claim]:
     statements = {
         "iterations_to_final": "is within .005 of its final accuracy in fewer iterations than ADMM for any ρ",
@@ -204,10 +209,13 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
     }
     claims = []
     for metric, statement in statements.items():
-        for graph in _graphs(rows):
-            wins = _wins(rows, graph, metric)
-            if wins is not None:
-                claims.append(Claim(f"On the {graph} graph coordinate descent {statement}", wins))
+        wins = {graph: _wins(rows, graph, metric) for graph in _graphs(rows)}
+        for outcome in (True, False):
+            graphs = [graph for graph, won in wins.items() if won is outcome]
+            if graphs:
+                where = f"the {' and the '.join(graphs)} graph"
+                about = "paper" if metric in OF_THE_PAPER else "ours"
+                claims.append(Claim(f"On {where} coordinate descent {statement}", outcome, about))
     return claims
 
 

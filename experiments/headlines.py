@@ -36,7 +36,7 @@ def _each(result: Result, words: str, **wanted: Any) -> Headlines:
 
 def _fig1(result: Result) -> Headlines:
     metric = "iterations_to_final"
-    for graph in ("dense", "sparse"):
+    for graph in ("dense", "medium", "sparse"):
         yield from _each(
             result, f"CD, {graph} graph: iterations", what="collaborative", graph=graph, metric=metric
         )
@@ -56,6 +56,7 @@ def _private_curves(result: Result) -> Headlines:
 
 def _fig2c(result: Result) -> Headlines:
     yield from _each(result, "purely local, p = 100", what="local", dimension=100)
+    yield from _each(result, "purely local with an L1 penalty, p = 100", what="local_l1", dimension=100)
     yield from _each(result, "CD, not private, p = 100", what="collaborative", dimension=100)
     honest = {"what": "private", "variant": "honest", "model": "own"}
     for dimension in (20, 100):

@@ -48,15 +48,16 @@ class PublishedSettings:
     tradeoff: float = PRINTED_TRADEOFF
 
 
-def descend(population: Population, graph: SimilarityGraph, tradeoff: float) -> Array:
+def descend(population: Population, graph: SimilarityGraph, tradeoff: float, seed: int) -> Array:
     """Models of coordinate descent that has settled, from the local ones."""
     problem = Problem(population, graph, Quadratic(), tradeoff=tradeoff)
     updates = SETTLING_UPDATES.get(tradeoff, 100)
-    return simulate(problem, CoordinateDescent("local"), updates=updates, record_every=None).models
+    method = CoordinateDescent("local")
+    return simulate(problem, method, seed=seed, updates=updates, record_every=None).models
 
 
 def descend_as_published(
-    population: Population, graph: SimilarityGraph, epsilon: float, settings: PublishedSettings
+    population: Population, graph: SimilarityGraph, epsilon: float, settings: PublishedSettings, seed: int
 ) -> Array:
     """Laplace noise for gradients clipped in L1, composed by Theorem 1."""
     updates = int(settings.updates)
@@ -69,7 +70,8 @@ def descend_as_published(
         smoothness="public",
         feature_bound=LENGTH_BOUND,
     )
-    return simulate(problem, CoordinateDescent(privacy=privacy), updates=updates, record_every=None).models
+    method = CoordinateDescent(privacy=privacy)
+    return simulate(problem, method, seed=seed, updates=updates, record_every=None).models
 
 
 class CentredTwin:
@@ -91,14 +93,16 @@ class CentredTwin:
         return float((missed**2 @ self._twin.popularity).mean())
 
     def tradeoff(self) -> float:
-        errors = [self.error(descend(self.population, self.graph, value)) for value in TRADEOFFS]
+        found = (descend(self.population, self.graph, value, self._twin.seed) for value in TRADEOFFS)
+        errors = [self.error(models) for models in found]
         return TRADEOFFS[int(np.argmin(errors))]
 
     def published_settings(self, epsilon: float, start: PublishedSettings) -> PublishedSettings:
         return climb(start, CHOICES, lambda settings: self._published_error(epsilon, settings))
 
     def _published_error(self, epsilon: float, settings: PublishedSettings) -> float:
-        return self.error(descend_as_published(self.population, self.graph, epsilon, settings))
+        seed = self._twin.seed
+        return self.error(descend_as_published(self.population, self.graph, epsilon, settings, seed))
 
 
 def choose_on_twin(view: PublicView, graph: SimilarityGraph, epsilons: Sequence[float]) -> dict[str, Any]:

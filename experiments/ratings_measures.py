@@ -25,10 +25,11 @@ from experiments.ratings_release import (
     PublicMovies,
     Ratings,
     Settings,
+    models_without_releases,
     own_models,
     release_twice,
 )
-from experiments.ratings_rule import TWIN_SEED, TWINS, PublicView, Rule
+from experiments.ratings_rule import FREEDOMS, TWIN_SEED, TWINS, PublicView, Rule
 from murmura.data.movielens import load_movielens
 from murmura.data.ratings import MovieFeatures, RatingsTask, ratings_task
 from murmura.graph import SimilarityGraph, knn_graph
@@ -70,13 +71,16 @@ def choose_settings(
 ) -> dict[str, Any]:
     """The rule's prior, and its settings at each budget, for what is public of this split."""
     _, view, _ = _public_centring(source, seed)
-    # Where every split has a rule of its own, the choices do not hang on one draw anyway.
-    rule = Rule(view, TWINS if search and source != "als_disjoint" else 1)
+    rule = Rule(view, TWINS if search else 1)
     found = [Settings()]
     for budget in budgets(epsilons):
         found.append(rule.settings(budget, found[-1]) if search else found[-1])
     prior = {part: values.tolist() for part, values in asdict(rule.prior).items()}
-    return {"prior": prior, "settings": [asdict(settings) for settings in found[1:]]}
+    return {
+        "prior": prior,
+        "settings": [asdict(settings) for settings in found[1:]],
+        "freedom_without_releases": rule.freedom_without_releases(),
+    }
 
 
 def choose_published_settings(epsilons: Sequence[float]) -> dict[str, Any]:
@@ -126,10 +130,10 @@ def measure_paper(seed: int, epsilons: Sequence[float], chosen: Mapping[str, Any
     if chosen is None:
         problem = Problem(task.train, graph, Quadratic(), tradeoff=PRINTED_TRADEOFF)
         return found | {"collaborative_printed": _rmse(task, solve_optimum(problem, tolerance=1e-3).models)}
-    found["collaborative_printed"] = _rmse(task, descend(task.train, graph, PRINTED_TRADEOFF))
-    found["collaborative"] = _rmse(task, descend(task.train, graph, chosen["tradeoff"]))
+    found["collaborative_printed"] = _rmse(task, descend(task.train, graph, PRINTED_TRADEOFF, seed))
+    found["collaborative"] = _rmse(task, descend(task.train, graph, chosen["tradeoff"], seed))
     found["published"] = [
-        _rmse(task, descend_as_published(task.train, graph, epsilon, PublishedSettings(**settings)))
+        _rmse(task, descend_as_published(task.train, graph, epsilon, PublishedSettings(**settings), seed))
         for epsilon, settings in zip(epsilons, chosen["published"], strict=True)
     ]
     weaker = ratings_task(load_movielens(), seed=seed, als_penalty=0.02)
@@ -143,7 +147,7 @@ def measure_honest(
     """Released and own models at every budget, local ridge regression, and the guarantees in words."""
     task, view, _ = _public_centring(source, seed)
     movies, ratings = view.movies, _ratings(task)
-    prior = Prior(**{part: np.array(values) for part, values in chosen["prior"].items()})
+    prior = _prior(chosen)
     cells = []
     for budget, settings in zip(budgets(epsilons), chosen["settings"], strict=True):
         lens = Lens(movies, Settings(**settings))
@@ -166,6 +170,24 @@ def measure_honest(
         "ridge": _ridge_errors(task),
         "cells": cells,
     }
+
+
+def measure_without_releases(source: MovieFeatures, seed: int, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Own models with the same public start and prior, but no word from others: of each of FREEDOMS.
+
+    `by_rule`: with the one that the rule chooses for this.
+    """
+    task, view, _ = _public_centring(source, seed)
+    ratings, prior = _ratings(task), _prior(chosen)
+    errors = [
+        _rmse(task, view.movies.original(models_without_releases(ratings, view.movies, prior, freedom)))
+        for freedom in FREEDOMS
+    ]
+    return {"by_rule": errors[FREEDOMS.index(chosen["freedom_without_releases"])], "errors": errors}
+
+
+def _prior(chosen: Mapping[str, Any]) -> Prior:
+    return Prior(**{part: np.array(values) for part, values in chosen["prior"].items()})
 
 
 def _ratings(task: RatingsTask) -> Ratings:
@@ -195,7 +217,7 @@ def _guarantee(plan: NoisePlan, leaks: tuple[str, ...]) -> Guarantee:
     events = plan.unit_events[0]
     real = real_event(budget, events[0], [1 / event.multiplier for event in events])
     return Guarantee(
-        mechanism=f"Gaussian noise on two means of terms clipped at {plan.clip:.3g}",
+        mechanism="Gaussian noise on two means of clipped terms",
         accountant=plan.accountant,
         epsilon=(budget.epsilon, budget.epsilon),
         delta=(budget.delta, budget.delta),

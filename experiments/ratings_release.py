@@ -263,3 +263,10 @@ def own_models(ratings: Ratings, catalogue: Array, expected: Array, uncertainty:
         moments[agent] = residuals[start:end] @ rows
     grams[:, np.arange(dimension), np.arange(dimension)] += RESIDUAL_VARIANCE / uncertainty
     return expected + np.linalg.solve(grams, moments[:, :, None])[:, :, 0]
+
+
+def models_without_releases(ratings: Ratings, movies: PublicMovies, prior: Prior, freedom: float) -> Array:
+    """Own models of agents who hear nothing: around the public start, with all variances of the prior."""
+    variances = freedom * (prior.common + prior.shared + prior.own)
+    everyone = np.ones((len(ratings.counts), 1))
+    return own_models(ratings, movies.catalogue, everyone * movies.start, everyone * variances)

@@ -23,6 +23,7 @@ from experiments.ratings_release import (
     Ratings,
     Settings,
     TwoLooks,
+    models_without_releases,
     own_models,
     release_twice,
 )
@@ -160,6 +161,17 @@ class Rule:
     def settings(self, budget: Budget, start: Settings) -> Settings:
         best = climb(start, CHOICES, lambda settings: self._released_error(settings, budget))
         return replace(best, freedom=self._freedom(best, budget))
+
+    def freedom_without_releases(self) -> float:
+        """What serves twins best who hear nothing of each other."""
+        errors = [
+            sum(
+                twin.error(models_without_releases(twin.ratings, twin.movies, self.prior, freedom))
+                for twin in self.twins
+            )
+            for freedom in FREEDOMS
+        ]
+        return FREEDOMS[int(np.argmin(errors))]
 
     def _released_error(self, settings: Settings, budget: Budget) -> float:
         return sum(twin.error(self._release(twin, settings, budget).released) for twin in self.twins)

@@ -153,7 +153,7 @@ class Result:
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> Result:
-        """The inverse of `document`; verdicts are made anew. Curves and guarantees may have been left out."""
+        """The inverse of `document`; verdicts are made anew. What is empty may have been left out."""
         return Result(
             name=document["name"],
             seeds=document["seeds"],
@@ -186,7 +186,7 @@ def _comparable(row: Row) -> dict[str, Any]:
 def _row(document: Mapping[str, Any]) -> Row:
     fields = [name for name in Row.__dataclass_fields__ if name not in ("more", "comparable")]
     more = {key: value for key, value in document.items() if key not in (*fields, "verdict")}
-    values = {name: document[name] for name in fields}
+    values: dict[str, Any] = {name: document.get(name) for name in fields}
     values["ours"] = math.nan if values["ours"] is None else values["ours"]
     return Row(**values, comparable=document["verdict"] != NOT_COMPARABLE, more=more)
 

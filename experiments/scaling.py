@@ -220,11 +220,11 @@ def _rows(setting: Setting, epsilon: float | None, found: Sequence[Mapping[str, 
             **summary([one[model] for one in found]),
         )
     if setting.is_main and not setting.random_edges:
-        # The published gain is that of the paper's 100 agents, whatever the number of ours.
+        # The published gain is that of the paper's 100 agents: with more of them it is not its equal.
         yield Row(
             model="own",
             metric="gain",
-            paper=published_gain(epsilon),
+            paper=published_gain(epsilon) if setting.agents == AGENTS else None,
             more=setting.more,
             **common,
             **summary([one["gain"] for one in found]),
@@ -284,7 +284,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "Rotating the features changes the accuracy of own models by less than 2 points, and takes from "
             "purely local models with an L1 penalty most of what they have over those with an L2 penalty",
-            _rotation_matters_to_sparse_models_alone(rows, right),
+            _rotation_matters_to_sparse_models_alone(rows),
             "ours",
         ),
     ]
@@ -294,18 +294,21 @@ def _edges(share: float) -> str:
     return Setting(AGENTS, random_edges=share).more["edges"]
 
 
-def _rotation_matters_to_sparse_models_alone(
-    rows: Sequence[Row], right: Mapping[tuple[int, float | None], float]
-) -> bool:
-    rotated = _own(rows, features="rotated")
-    same = all(abs(row.ours - right[row.agents, row.epsilon]) < 0.02 for row in rotated)
+def _rotation_matters_to_sparse_models_alone(rows: Sequence[Row]) -> bool:
     alone = {
         (row.what, row.more["features"]): row.ours
         for row in rows
         if row.variant == "baseline" and (row.agents, row.dimension) == (AGENTS, DIMENSION)
     }
     local, sparse = alone["local", "as drawn"], alone["local_l1", "as drawn"]
-    return same and alone["local_l1", "rotated"] - local < (sparse - local) / 2
+    takes_most = alone["local_l1", "rotated"] - local < (sparse - local) / 2
+    return _rotation(rows) < 0.02 and takes_most
+
+
+def _rotation(rows: Sequence[Row]) -> float:
+    """The largest difference that rotation makes to the accuracy of own models."""
+    drawn = {(row.agents, row.epsilon): row.ours for row in _own(rows)}
+    return max(abs(row.ours - drawn[row.agents, row.epsilon]) for row in _own(rows, features="rotated"))
 
 
 def picture(result: Result) -> Figure:
@@ -425,7 +428,9 @@ def story(result: Result) -> str:
         f"{_listed([f'{low[n]:.3f}' for n in sizes])} at ε = 0.15, against {local:.3f} for purely local ones "
         "(p = 100). With 10 or 30 % random edges the mean gain is never below "
         f"{100 * min(wrong):+.1f} points. Purely local models with an L1 penalty have {drawn:.3f}, but "
-        f"{turned:.3f} on rotated features, to which own models are indifferent. The price is traffic: with "
+        f"{turned:.3f} on rotated features, with the penalty chosen on unrotated ones; own models differ by "
+        f"at most {100 * _rotation(result.rows):.1f} points between the two, on other instances. Of the "
+        "largest networks there are only one or two instances. The price is traffic: with "
         f"{largest.agents} agents each sends {largest.more['vectors']:,} vectors, "
         f"{largest.more['bytes'] / 1e6:,.0f} MB, most of it to set up and to agree how far to smooth."
     )

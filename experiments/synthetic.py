@@ -21,7 +21,7 @@ from murmura.results.tuning import choose_tradeoff
 Graph: TypeAlias = Literal["dense", "sparse"]
 
 # "Negligible weights are ignored": weights below .01, which leaves about 31 neighbors, or as the group's
-# later code does, all that are not needed to keep the graph connected, which leaves about 15.
+# later code does, all that are not needed to keep the graph connected, which leaves about 8.
 THRESHOLDS: dict[Graph, float | Literal["connected"]] = {"dense": 0.01, "sparse": "connected"}
 TRADEOFFS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0)
 TUNING_TEST_SAMPLES = 400

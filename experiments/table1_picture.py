@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from experiments.drawing import WIDTH
 from experiments.published import DELTA
 from experiments.result import Result, Row
+from experiments.table1_story import CONDITION
 from murmura.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, draw
 
 
@@ -25,6 +26,10 @@ class Line(NamedTuple):
 def _private(label: str, model: str, delta: float, source: str) -> Line:
     colour = BLUE if model == "released" else GREEN
     return Line(label, colour, {"what": "private", "model": model, "delta": delta, "source": source})
+
+
+def _alone(source: str) -> Line:
+    return Line("local, prior of own", INK, {"what": "local_same_prior", "source": source})
 
 
 BLOCKS: tuple[tuple[str, tuple[Line, ...]], ...] = (
@@ -46,22 +51,25 @@ BLOCKS: tuple[tuple[str, tuple[Line, ...]], ...] = (
             Line("published mechanism, e⁻⁵", PURPLE, {"what": "private", "variant": "published"}),
             _private("released, e⁻⁵", "released", DELTA, "als"),
             _private("released", "released", 1e-6, "als"),
+            _alone("als"),
             _private("own", "own", 1e-6, "als"),
         ),
     ),
     (
-        "factors of other people's ratings: protected from end to end",
+        f"factors of other people's ratings: protected from end to end,\n{CONDITION}",
         (
             Line("local ridge, tuned", INK, {"what": "local_ridge", "source": "als_disjoint"}),
             _private("released", "released", 1e-6, "als_disjoint"),
+            _alone("als_disjoint"),
             _private("own", "own", 1e-6, "als_disjoint"),
         ),
     ),
     (
-        "genres and year: protected from end to end",
+        f"genres and year: protected from end to end,\n{CONDITION}",
         (
             Line("local ridge, tuned", INK, {"what": "local_ridge", "source": "genres"}),
             _private("released", "released", 1e-6, "genres"),
+            _alone("genres"),
             _private("own", "own", 1e-6, "genres"),
         ),
     ),
@@ -86,7 +94,7 @@ def picture(result: Result) -> Figure:
         panels[-1].set(xlabel="test RMSE", xlim=SPAN)
         _legend(figure)
 
-    return draw(WIDTH, 1.6 + sum(0.42 + 0.24 * len(lines) for _, lines in blocks), paint)
+    return draw(WIDTH, 1.6 + sum(0.5 + 0.24 * len(lines) for _, lines in blocks), paint)
 
 
 def _panel(axes: Axes, title: str, lines: list[tuple[Line, list[Row]]]) -> None:

@@ -50,9 +50,8 @@ def test_noise_without_a_guarantee_is_labelled(results, name):
     assert all("differential privacy" in words for words in results[name].guarantees)
 
 
-@pytest.mark.parametrize("graph", ["dense", "medium"])
-def test_coordinate_descent_is_ahead_of_admm_in_the_papers_window(results, graph):
-    rows = results["fig1"].where(metric="accuracy", graph=graph, iterations=500)
+def test_coordinate_descent_is_ahead_of_admm_in_the_papers_window(results):
+    rows = results["fig1"].where(metric="accuracy", graph="medium", iterations=500)
     accuracies = {row.more.get("rho"): row.ours for row in rows}
     assert all(accuracies[None] > accuracies[penalty] + 0.03 for penalty in (0.1, 1.0))
 

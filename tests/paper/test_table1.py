@@ -21,7 +21,15 @@ from experiments.ratings_prior import (
     smooth_patterns,
     stated_prior,
 )
-from experiments.ratings_release import Lens, PublicMovies, Ratings, Settings, own_models, release_twice
+from experiments.ratings_release import (
+    Lens,
+    PublicMovies,
+    Ratings,
+    Settings,
+    models_without_releases,
+    own_models,
+    release_twice,
+)
 from experiments.ratings_rule import CHOICES, PublicView, Rule, Twin, climb
 from experiments.result import Result, Row
 from experiments.scale import Scale
@@ -170,6 +178,18 @@ def test_own_models_solve_what_they_claim(movies: PublicMovies) -> None:
     assert np.allclose(pulls, (own - expected) / uncertainty)
 
 
+def test_own_models_without_releases_are_what_hopeless_releases_leave(
+    movies: PublicMovies, patterns: np.ndarray
+) -> None:
+    """Patterns of rows with mean square 1 share the prior's variance on average, not agent by agent."""
+    ratings, prior = random_ratings(15), stated_prior(movies.strengths, shared=1e-9)
+    looks = release_twice(
+        ratings, Lens(movies, Settings(freedom=0.5)), (patterns,), prior, Budget(1e-6, 1e-9), 16
+    )
+    own = own_models(ratings, movies.catalogue, looks.expected, looks.uncertainty)
+    assert np.allclose(own, models_without_releases(ratings, movies, prior, 0.5), atol=1e-3)
+
+
 def test_models_return_to_the_coordinates_of_the_data(movies: PublicMovies) -> None:
     models = np.random.default_rng(13).normal(size=(3, 5))
     assert np.allclose(movies.features @ movies.original(models).T, movies.catalogue @ models.T)
@@ -300,7 +320,10 @@ def test_every_row_says_what_it_guarantees(result: Result) -> None:
         label = row.more["guarantee"]
         assert ("not differentially private" in label) == (row.variant == "published")
         assert ("leaks apart" in label) == (row.variant == "honest" and row.more["features"] == "als")
-    assert sum("from end to end" in words for words in result.guarantees) == 2
+        assert "clipped at" not in label
+    # One for each group and budget, and what the rule is.
+    assert len(result.guarantees) == 3 * 6 + 1
+    assert sum("from end to end" in words for words in result.guarantees) == 2 * 6
 
 
 @pytest.mark.paper

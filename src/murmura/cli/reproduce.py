@@ -156,15 +156,12 @@ def _write_report(folder: Path, known: Sequence[str]) -> None:
         sections = []
         for document in _documents(folder, known):
             module, result = importlib.import_module(f"experiments.{document['name']}"), read(document)
-            sections.append(
-                Section(
-                    title=module.TITLE,
-                    story=module.story(result),
-                    caption=module.CAPTION,
-                    figure=module.picture(result),
-                    document=document,
-                )
-            )
+            try:
+                story, figure = module.story(result), module.picture(result)
+            except LookupError:
+                say_error(f"left out: {module.NAME}.json lacks what is told now; run {module.NAME} again")
+                continue
+            sections.append(Section(module.TITLE, story, module.CAPTION, figure, document))
         Reproduction(sections, version()).write(folder / "report.html")
 
 

@@ -32,16 +32,17 @@ def advice(plan: Plan) -> str:
 
 def basis(plan: Plan) -> Iterator[str]:
     """What the numbers rest on, a line each."""
+    made_from_data = "" if plan.facts.leaks else "; no feature and no target was looked at"
     yield (
         f"Expected from {TWINS_PER_SHARE * len(plan.shares)} generated twins with the same sample counts, "
-        "dimension, graph, loss and budgets; no feature and no target was looked at."
+        f"dimension, graph, loss and budgets{made_from_data}."
     )
     shares = ", ".join(f"{share:.0%}" for share in plan.shares)
     yield f"Of the twins' models {shares} varies along the graph; the rest is each agent's own."
     if plan.simulated_agents < plan.facts.n_agents:
         yield (
             f"A twin has {plan.simulated_agents} of the {plan.facts.n_agents:,} agents and the edges between "
-            "them; a larger network smooths more noise away, so that this promises too little."
+            "them; a larger network smooths more noise away, so that this usually promises too little."
         )
     for leak in plan.facts.leaks:
         yield f"NOT public, so that neither is this plan: {leak}."

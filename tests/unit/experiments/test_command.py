@@ -163,6 +163,19 @@ def test_it_says_which_claims_hold(tmp_path):
 
 
 @pytest.mark.usefixtures("known")
+def test_a_file_of_another_version_is_left_out_of_the_page(tmp_path):
+    run("fig8", "--out", tmp_path)
+    document = json.loads((tmp_path / "fig8.json").read_text())
+    (tmp_path / "fig8.json").write_text(json.dumps(document | {"rows": document["rows"][1:]}))
+    done = run("fig9", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "run fig8 again" in done.output
+    page = (tmp_path / "report.html").read_text()
+    assert '<section id="fig9">' in page
+    assert '<section id="fig8">' not in page
+
+
+@pytest.mark.usefixtures("known")
 def test_an_unknown_name_is_refused_before_anything_is_done(tmp_path):
     done = run("fig9", "fig7", "--out", tmp_path / "out")
     assert isinstance(done.exception, ConfigError)

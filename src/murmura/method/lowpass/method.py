@@ -100,12 +100,13 @@ class LowPass:
     def finish(self, problem: Problem, smoothing: Smoothing) -> NDArray[np.float64]:
         """Everyone's own model, from its data and its beliefs; the local one if it does not collaborate.
 
-        The data of an agent count once: what its own release added to its beliefs is subtracted again.
+        Directions are taken without what the agent's own release added to them by smoothing, so that its data
+        count once; what it added to the mean over all agents, a share of about 1/n, is left in.
         """
         beliefs = smoothing.beliefs
         alone = np.flatnonzero(~beliefs.collaborates)
-        of_others = beliefs.vectors - beliefs.own_weights[:, None] * self.release(problem).vectors
         if isinstance(self.kind, PointMean):
+            of_others = beliefs.vectors - beliefs.own_weights[:, None] * self.release(problem).vectors
             models = finish_along_directions(problem, of_others, np.sqrt(beliefs.shares))
         else:
             models = finish_around_models(problem, beliefs.vectors, beliefs.variances)

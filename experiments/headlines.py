@@ -91,6 +91,9 @@ def _fig4(result: Result) -> Headlines:
 def _table1(result: Result) -> Headlines:
     yield from _each(result, "CD, printed trade-off: RMSE", what="collaborative_printed")
     yield from _each(result, "local ridge: RMSE", what="local_ridge", features="als")
+    yield from _each(
+        result, "local, with the public start and prior: RMSE", what="local_same_prior", features="als"
+    )
     private = {"what": "private", "variant": "honest", "source": "als"}
     rows = [row for row in result.where(model="released", **private) if row.paper is not None]
     for row in rows:

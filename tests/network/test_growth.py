@@ -16,7 +16,7 @@ from murmura.net.outbox import Signer
 from murmura.net.signing import new_signing_key
 from murmura.net.store import Batch, FileStore, MemoryStore, Sent
 from murmura.net.wire import open_signed
-from murmura.objective import LocalObjective, Quadratic
+from murmura.objective import LocalObjective, Logistic, Quadratic
 from murmura.privacy import accountant_by_name
 from murmura.privacy.budget import Budget
 from murmura.privacy.gate import Gate
@@ -310,3 +310,14 @@ def test_a_lost_ledger_of_a_batch_is_no_new_budget(tmp_path):
     ledgers.open(1).close()
     with pytest.raises(LedgerError, match="no ledger"):
         ledgers.open(2)
+
+
+@pytest.mark.parametrize("points", [([[7.25, 0.5]], [1.0]), ([[0.1, 0.2]], [0.123456])])
+def test_an_error_about_points_tells_nothing_of_them(points):
+    """Its text ends in the agent's log; what a simulation says of the same points has their values."""
+    settings = Settings(Logistic(), tradeoff=1.0, max_samples=10, feature_bound=1.0)
+    with pytest.raises(ObjectiveError, match="do not fit the task") as refused:
+        settings.problem(*points)
+    assert not any(value in str(refused.value) for value in ("7.2", "0.12", "sample"))
+    with pytest.raises(ObjectiveError, match="tradeoff"):
+        Settings(Logistic(), tradeoff=-1.0, max_samples=10, feature_bound=1.0).problem(*points)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from murmura.agent import Agent, Shelter
 from murmura.agent.agent import Clock
 from murmura.data import Population
-from murmura.errors import PrivacyError
+from murmura.errors import DataError, ObjectiveError, PrivacyError
 from murmura.graph import SimilarityGraph
 from murmura.objective import LocalObjective, Problem
 from murmura.objective.losses import Loss
@@ -41,8 +41,23 @@ class Settings:
     l2: float | None = None
 
     def problem(self, features: ArrayLike, targets: ArrayLike) -> Problem:
-        """The problem of an agent with these points; who its neighbors are plays no part in its settings."""
+        """The problem of an agent with these points; who its neighbors are plays no part in its settings.
+
+        A simulation names the value that does not fit. Here the text of an error ends in logs, so that it
+        tells what is asked for and nothing of the points.
+        """
         rows, values = np.asarray(features, np.float64), np.asarray(targets, np.float64)
+        try:
+            return self._problem(rows, values)
+        except (DataError, ObjectiveError) as error:
+            self._problem(rows[:0], values[:0])  # says what is wrong if it is the settings
+            bound = "" if self.feature_bound is None else f", every ‖x‖₂ at most {self.feature_bound!r}"
+            raise type(error)(
+                f"the agent's points do not fit the task: values must be finite{bound}, and every target "
+                f"{self.loss.expects}; look at its data"
+            ) from None
+
+    def _problem(self, rows: NDArray[np.float64], values: NDArray[np.float64]) -> Problem:
         return Problem(
             Population.packed(rows, values, np.array([0, len(values)])),
             _alone(),

@@ -16,7 +16,7 @@ from murmura.method.objective_perturbation import ObjectivePerturbation
 from murmura.method.output_perturbation import OutputPerturbation
 from murmura.method.point_mean import PointMean, signal_power
 from murmura.method.quality import Smoothed, expected_correlations
-from murmura.method.released import Released, budget_of_each, release_multiplier
+from murmura.method.released import Released, budget_of_each, one_release
 from murmura.method.smoothing import (
     ShrunkenMean,
     precision_confidences,
@@ -28,9 +28,7 @@ from murmura.method.smoothing import (
 from murmura.objective import Problem
 from murmura.objective.passes import neighbor_sums
 from murmura.privacy.budget import Budget
-from murmura.privacy.guarantee import Guarantee, spans
-from murmura.privacy.mechanisms import Gaussian
-from murmura.privacy.real_noise import real_event
+from murmura.privacy.guarantee import Guarantee
 
 Kind: TypeAlias = PointMean | OutputPerturbation | ObjectivePerturbation
 
@@ -99,28 +97,11 @@ class ReleaseOnce:
 
     def guarantee(self, problem: Problem) -> Guarantee:
         """What holds for everything that the agents send; a graph from private data is named as a leak."""
-        budgets = set(budget_of_each(problem, self.budgets))
-        least = min(budgets, key=lambda budget: budget.epsilon)
-        simulated, real = self._multipliers(least)
-        epsilon, delta = spans(budgets)
-        return Guarantee(
-            mechanism=self.kind.mechanism,
-            accountant=self.kind.accountant,
-            epsilon=epsilon,
-            delta=delta,
-            leaks=problem.leaks,
-            noise_multiplier=simulated,
-            real_multiplier=real,
+        is_gaussian = not isinstance(self.kind, ObjectivePerturbation)
+        budgets = budget_of_each(problem, self.budgets)
+        return one_release(
+            problem, budgets, self.kind.mechanism, self.kind.accountant, is_gaussian=is_gaussian
         )
-
-    def _multipliers(self, budget: Budget) -> tuple[float | None, float | None]:
-        """Noise over sensitivity, here and for a real agent; a tilted objective has no such noise."""
-        if isinstance(self.kind, ObjectivePerturbation):
-            return None, None
-        simulated = Gaussian(1.0, release_multiplier(budget))
-        real = real_event(budget, simulated, [1.0])
-        assert real is not None
-        return simulated.multiplier, real.multiplier
 
     def _mean(self, released: Released) -> ShrunkenMean:
         return shrunken_mean(released.vectors, released.variances)

@@ -13,7 +13,9 @@ from murmura.errors import PrivacyError
 from murmura.objective import Problem
 from murmura.privacy.accounting import calibrate
 from murmura.privacy.budget import Budget
+from murmura.privacy.guarantee import Guarantee, spans
 from murmura.privacy.mechanisms import Gaussian
+from murmura.privacy.real_noise import real_event
 from murmura.randomness.noise import normals
 
 Budgets: TypeAlias = tuple[Budget, ...]
@@ -102,3 +104,26 @@ def release_multiplier(budget: Budget) -> float:
         )
     (event,) = calibrate(budget, Gaussian(1.0, 1.0), "gdp", updates=1)
     return event.multiplier
+
+
+def one_release(
+    problem: Problem, budgets: Budgets, mechanism: str, accountant: str, *, is_gaussian: bool = True
+) -> Guarantee:
+    """What holds for agents that release once and post-process; a graph from private data is a leak.
+
+    is_gaussian: normal noise on a vector, whose size is stated, here and for a real agent; a tilted
+    objective has no such noise.
+    """
+    least = min(budgets, key=lambda budget: budget.epsilon)
+    simulated = Gaussian(1.0, release_multiplier(least)) if is_gaussian else None
+    real = None if simulated is None else real_event(least, simulated, [1.0])
+    epsilon, delta = spans(set(budgets))
+    return Guarantee(
+        mechanism=mechanism,
+        accountant=accountant,
+        epsilon=epsilon,
+        delta=delta,
+        leaks=problem.leaks,
+        noise_multiplier=None if simulated is None else simulated.multiplier,
+        real_multiplier=None if real is None else real.multiplier,
+    )

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murmura.errors import NetworkError
+from murmura.net.locks import take_lock
 
 NAME: Final = "state.sqlite"
 LOCK_NAME: Final = "state.lock"
@@ -220,19 +221,14 @@ def _connect(folder: Path) -> sqlite3.Connection:
     return connection
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """An exclusive transaction on an empty database: the system ends it with the process, however it dies."""
-    lock = sqlite3.connect(folder / LOCK_NAME, isolation_level=None, timeout=0, check_same_thread=False)
-    with closing(lock):
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            raise NetworkError(
-                f"{folder}: the agent in this folder is running already ({error}); stop it first, "
-                "or give each agent a folder of its own"
-            ) from error
-        yield
+def _locked(folder: Path) -> closing[sqlite3.Connection]:
+    lock = take_lock(folder / LOCK_NAME)
+    if lock is None:
+        raise NetworkError(
+            f"{folder}: the agent in this folder is running already; stop it first, or give each agent a "
+            "folder of its own"
+        )
+    return closing(lock)
 
 
 @contextmanager

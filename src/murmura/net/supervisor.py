@@ -10,13 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from murmura.errors import NetworkError
 from murmura.files import write_whole
+from murmura.net.locks import take_lock
 from murmura.net.overview import fresh_statuses
 
 LOCK_NAME: Final = "up.lock"
@@ -43,7 +43,7 @@ class Supervisor:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        self._lock = _take_lock(self._folder)
+        self._lock = take_lock(self._folder / LOCK_NAME)
         if self._lock is None:
             raise NetworkError(
                 f"{self._folder}: is running already; stop it with: murmura network down {self._folder}"
@@ -163,7 +163,7 @@ class _Child:
 
 def stop_running(folder: Path) -> None:
     """Ask the supervisor of this network to stop, and wait until it has."""
-    lock = _take_lock(folder)
+    lock = take_lock(folder / LOCK_NAME)
     if lock is not None:
         lock.close()
         raise NetworkError(f"{folder}: is not running")
@@ -174,20 +174,9 @@ def stop_running(folder: Path) -> None:
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + SECONDS_TO_STOP + 5
     while time.monotonic() < deadline:
-        lock = _take_lock(folder)
+        lock = take_lock(folder / LOCK_NAME)
         if lock is not None:
             lock.close()
             return
         time.sleep(LOOK_EVERY)
     raise NetworkError(f"{folder}: process {pid} has not stopped in {SECONDS_TO_STOP:.0f} s")
-
-
-def _take_lock(folder: Path) -> sqlite3.Connection | None:
-    """An exclusive transaction on an empty database: the system ends it with the process, however it dies."""
-    lock = sqlite3.connect(folder / LOCK_NAME, isolation_level=None, timeout=0)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:
-        with closing(lock):
-            return None
-    return lock

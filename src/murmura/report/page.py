@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from murmura.files import write_whole
 from murmura.report.comparison import PRIVATE, Comparison
+from murmura.report.environment import templates
 from murmura.report.plots import Picture
 from murmura.report.svg import inline_svg
 from murmura.report.theme import COLOURS, LABELS
@@ -39,13 +39,7 @@ class Page:
         write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
     def render(self, pictures: Sequence[Picture]) -> str:
-        environment = Environment(
-            loader=PackageLoader("murmura.report"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        environment = templates()
         environment.filters |= {"count": "{:,}".format, "metric": self._metric, "set": _as_set}
         problem, graph = self.comparison.problem, self.comparison.problem.graph
         return environment.get_template("report.html").render(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from murmura.files import write_whole
+from murmura.report.environment import templates
 from murmura.report.plots import Picture
 from murmura.report.svg import inline_svg
 
@@ -95,20 +95,17 @@ class Reproduction:
         write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
     def render(self) -> str:
-        environment = Environment(
-            loader=PackageLoader("murmura.report"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        return environment.get_template("reproduction.html").render(
-            page=self,
-            held=list(self._claims("paper", True)),
-            failed=list(self._claims("paper", False)),
-            causes=list(self._claims("cause", True)),
-            better=list(self._claims("ours", True)),
-            missed=list(self._claims("ours", False)),
+        return (
+            templates()
+            .get_template("reproduction.html")
+            .render(
+                page=self,
+                held=list(self._claims("paper", True)),
+                failed=list(self._claims("paper", False)),
+                causes=list(self._claims("cause", True)),
+                better=list(self._claims("ours", True)),
+                missed=list(self._claims("ours", False)),
+            )
         )
 
     def _claims(self, about: str, holds: bool) -> Iterator[tuple[str, str]]:

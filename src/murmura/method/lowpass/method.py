@@ -17,13 +17,11 @@ from murmura.method.lowpass.finish import finish_around_models
 from murmura.method.lowpass.traffic import Traffic, foretold_traffic
 from murmura.method.output_perturbation import OutputPerturbation
 from murmura.method.point_mean import PointMean, signal_power
-from murmura.method.released import Released, budget_of_each, release_multiplier
+from murmura.method.released import Released, budget_of_each, one_release
 from murmura.objective import Problem
 from murmura.objective.solitary import solve_local_models
 from murmura.privacy.budget import Budget
-from murmura.privacy.guarantee import Guarantee, spans
-from murmura.privacy.mechanisms import Gaussian
-from murmura.privacy.real_noise import real_event
+from murmura.privacy.guarantee import Guarantee
 
 
 class LowPassResult(NamedTuple):
@@ -116,17 +114,5 @@ class LowPass:
 
     def guarantee(self, problem: Problem) -> Guarantee:
         """What holds for everything that the agents send; a graph from private data is named as a leak."""
-        budgets = set(budget_of_each(problem, self.budgets))
-        least = min(budgets, key=lambda budget: budget.epsilon)
-        event = Gaussian(1.0, release_multiplier(least))
-        real = real_event(least, event, [1.0])
-        epsilon, delta = spans(budgets)
-        return Guarantee(
-            mechanism=self.kind.mechanism,
-            accountant=self.kind.accountant,
-            epsilon=epsilon,
-            delta=delta,
-            leaks=problem.leaks,
-            noise_multiplier=event.multiplier,
-            real_multiplier=None if real is None else real.multiplier,
-        )
+        budgets = budget_of_each(problem, self.budgets)
+        return one_release(problem, budgets, self.kind.mechanism, self.kind.accountant)

@@ -27,7 +27,7 @@ from murmura.net.metrics import Traffic
 from murmura.net.roster import Place
 from murmura.net.transport import Listener
 from murmura.net.zenoh_ear import CAPACITY, Ear
-from murmura.net.zenoh_settings import LEASE_MS, Keys, Neighborhoods, check_host, session_settings
+from murmura.net.zenoh_settings import Keys, Neighborhoods, check_host, session_settings
 
 try:
     import zenoh
@@ -39,9 +39,6 @@ except ImportError as error:
 SHARE: Final = 64
 # An agent of this host is trusted, and greets all its neighbors at once.
 LOCAL_SHARE: Final = 2**20
-# After an agent went it is looked for once more, when the last link of its host's old session has ended.
-RECHECK_AFTER: Final = 1.5 * LEASE_MS / 1000  # seconds
-SECONDS_TO_ASK: Final = 2.0
 
 Kind: TypeAlias = Literal["model", "greeting", "up", "down"]
 # Tells the host's log what happened to its links: a word for it, and whom it concerns.
@@ -96,8 +93,6 @@ class ZenohLink:
         self._audience: dict[str, list[str]] = {}
         self._neighboring: frozenset[str] = frozenset()  # hosts
         self._remote_up: set[str] = set()
-        self._recheck_at: float | None = None  # by the loop's clock
-        self._gone_meanwhile: set[str] = set()
         self._session: _Session | None = None
         self._local: Inbox[Arrival] | None = None
         self._changing = asyncio.Lock()
@@ -158,7 +153,6 @@ class ZenohLink:
             wanted = session_settings(self._keys, self._listen, self._files, neighborhoods, self._max_bytes)
             if self._session is not None and self._session.settings == wanted:
                 self._session.announce(self._plugs)
-                await self._recheck(self._session)
                 return False
             await self._close_session()
             inbox = self._inbox(self._deliver_from_outside, SHARE)
@@ -280,26 +274,8 @@ class ZenohLink:
             elif sender in plug.neighbors:
                 plug.listener.on_presence(sender, kind == "up")
 
-    async def _recheck(self, session: _Session) -> None:
-        """Look whether those who went are back.
-
-        A host that opens its session anew has two tokens for a while. If the end of the old one is noticed
-        last, zenoh tells of an end, although the new one is there.
-        """
-        if self._recheck_at is None or asyncio.get_running_loop().time() < self._recheck_at:
-            return
-        self._recheck_at, self._gone_meanwhile = None, set()
-        for host, agent in await asyncio.to_thread(session.who_is_there):
-            place = self._places.get(agent)
-            is_there = place is not None and place.host == host != self.host
-            if is_there and agent not in self._gone_meanwhile:
-                self._deliver(Arrival("up", agent))
-
     def _is_news(self, agent: str, is_up: bool) -> bool:
         """Note that an agent of another host is there, or is not; whether it was otherwise before."""
-        if not is_up:
-            self._gone_meanwhile.add(agent)
-            self._recheck_at = asyncio.get_running_loop().time() + RECHECK_AFTER
         was_up = agent in self._remote_up
         (self._remote_up.add if is_up else self._remote_up.discard)(agent)
         return is_up != was_up
@@ -387,12 +363,6 @@ class _Session:
         alive = self._keys.all_alive
         hold(session.liveliness().declare_subscriber(alive, self._presence_changed, history=True))
         self.announce(agents)
-
-    def who_is_there(self) -> list[tuple[str, str]]:
-        """Hosts and their agents, as far as they concern this host."""
-        replies = self._session.liveliness().get(self._keys.all_alive, timeout=SECONDS_TO_ASK)
-        keys = [str(reply.ok.key_expr) for reply in replies if reply.ok is not None]
-        return [(host, agent) for _, _, host, _, agent in (key.split("/") for key in keys)]
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
         """To what was declared; in the loop's own thread."""

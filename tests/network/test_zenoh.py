@@ -113,7 +113,7 @@ class TestEnemies:
     async def speak(session, host="east", agent="ben"):
         """Everything that an enemy might try under somebody's name."""
         keys = keys_of(host)
-        token = session.liveliness().declare_token(keys.alive(agent))
+        token = session.liveliness().declare_token(keys.alive(agent, "one"))
         for _ in range(20):
             session.put(keys.model(agent), b"forged")
             session.put(keys.greeting(agent, "anna"), b"forged")
@@ -328,7 +328,7 @@ class TestSettings:
         assert speaks == {
             ("ingress", "murmura/meadow/east/**"),
             ("egress", "murmura/meadow/north/model/anna"),
-            ("egress", "murmura/meadow/north/alive/anna"),
+            ("egress", "murmura/meadow/north/alive/anna/*"),
             ("egress", "murmura/meadow/north/to/ben/*"),
         }
         assert [subject["cert_common_names"] for subject in control["subjects"]] == [["east"]]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -92,7 +93,8 @@ class ZenohLink:
         self._plugs: dict[str, _Plug] = {}
         self._audience: dict[str, list[str]] = {}
         self._neighboring: frozenset[str] = frozenset()  # hosts
-        self._remote_up: set[str] = set()
+        # Agents of other hosts that are there, each with the sessions of its host that say so.
+        self._remote_up: dict[str, set[bytes]] = {}
         self._session: _Session | None = None
         self._local: Inbox[Arrival] | None = None
         self._changing = asyncio.Lock()
@@ -197,8 +199,9 @@ class ZenohLink:
         session.inbox.close()
         session.stop_listening()
         await asyncio.to_thread(session.close)
-        for agent in sorted(self._remote_up):
-            self._deliver(Arrival("down", agent))
+        for agent, sessions in sorted(self._remote_up.items()):
+            for name in sorted(sessions):
+                self._deliver(Arrival("down", agent, data=name))
 
     def _neighborhoods(self) -> Neighborhoods:
         addresses: dict[str, str] = {}
@@ -261,7 +264,8 @@ class ZenohLink:
     def _deliver(self, arrival: Arrival) -> None:
         """In the loop: to whom it concerns. Everything is looked up anew, for agents come and go."""
         kind, sender, receiver, data = arrival
-        if kind in ("up", "down") and receiver is None and not self._is_news(sender, kind == "up"):
+        is_remote = kind in ("up", "down") and receiver is None
+        if is_remote and not self._is_news(sender, kind == "up", data):
             return
         for agent in self._receivers(sender, receiver):
             plug = self._plugs.get(agent)
@@ -274,11 +278,14 @@ class ZenohLink:
             elif sender in plug.neighbors:
                 plug.listener.on_presence(sender, kind == "up")
 
-    def _is_news(self, agent: str, is_up: bool) -> bool:
+    def _is_news(self, agent: str, is_up: bool, session: bytes) -> bool:
         """Note that an agent of another host is there, or is not; whether it was otherwise before."""
         was_up = agent in self._remote_up
-        (self._remote_up.add if is_up else self._remote_up.discard)(agent)
-        return is_up != was_up
+        sessions = self._remote_up.setdefault(agent, set())
+        (sessions.add if is_up else sessions.discard)(session)
+        if not sessions:
+            del self._remote_up[agent]
+        return bool(sessions) != was_up
 
     def _receiver(self, inbox: Inbox[Arrival]) -> Callable[[zenoh.Sample], None]:
         """What is called with everything that comes from other hosts, also by zenoh's threads."""
@@ -287,11 +294,12 @@ class ZenohLink:
 
         def receive(sample: zenoh.Sample) -> None:
             _, _, host, kind, *names = str(sample.key_expr).split("/")
-            sender = names[-1]
+            sender = names[0] if kind == "alive" else names[-1]
             place = places.get(sender)
             if kind == "alive":
                 if place is not None and place.host == host != here:
-                    arrival = Arrival("up" if sample.kind == is_put else "down", sender)
+                    word = "up" if sample.kind == is_put else "down"
+                    arrival = Arrival(word, sender, data=names[1].encode())
                     inbox.put(f"{sender} is there", arrival)
                 return
             receiver = names[0] if kind == "to" else None
@@ -335,6 +343,7 @@ class _Session:
         link_changed: Callable[[zenoh.LinkEvent], None],
     ) -> None:
         self.settings = settings
+        self._name = secrets.token_hex(8)
         self._keys = keys
         self._receive = receive
         self._ear: Ear | None = None
@@ -380,7 +389,8 @@ class _Session:
                 congestion_control=zenoh.CongestionControl.DROP,
                 allowed_destination=zenoh.Locality.REMOTE,
             )
-            self._tokens[agent] = self._session.liveliness().declare_token(self._keys.alive(agent))
+            key = self._keys.alive(agent, self._name)
+            self._tokens[agent] = self._session.liveliness().declare_token(key)
 
     def withdraw(self, agent: str) -> None:
         token, publisher = self._tokens.pop(agent, None), self._publishers.pop(agent, None)

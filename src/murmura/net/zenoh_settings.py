@@ -6,10 +6,11 @@ host is enough, and a host that speaks for an agent of another one is found out 
 
     murmura/NETWORK/HOST/model/AGENT          what an agent publishes
     murmura/NETWORK/HOST/to/NEIGHBOR/AGENT    a greeting
-    murmura/NETWORK/HOST/alive/AGENT          there while the agent is (a liveliness token)
+    murmura/NETWORK/HOST/alive/AGENT/SESSION  there while the agent is (a liveliness token)
 
 The kind comes before the agent: for every message zenoh looks through all that is declared beside its key,
-and the tokens, one per agent, are the only ones who are many.
+and the tokens, one per agent, are the only ones who are many. A host that opens its session anew has two of
+them for a while: the end of the old one may be noticed after the new one has come.
 
 The default is to deny. Everyone listens to everything, in two subscriptions, however many agents there
 are; and a host is sent only what concerns its own agents, models of their neighbors and greetings to
@@ -60,8 +61,8 @@ class Keys:
     def greeting(self, agent: str, neighbor: str) -> str:
         return f"{self._own}/to/{neighbor}/{agent}"
 
-    def alive(self, agent: str) -> str:
-        return f"{self._own}/alive/{agent}"
+    def alive(self, agent: str, session: str) -> str:
+        return f"{self._own}/alive/{agent}/{session}"
 
     def greetings_to(self, neighbor: str) -> str:
         return f"{self._own}/to/{neighbor}/*"
@@ -76,7 +77,7 @@ class Keys:
 
     @property
     def all_alive(self) -> str:
-        return f"{self._root}/*/alive/*"
+        return f"{self._root}/*/alive/*/*"
 
 
 def check_host(host: str) -> str:
@@ -155,7 +156,7 @@ def _access_control(keys: Keys, neighborhoods: Neighborhoods) -> dict[str, Any]:
     rules, subjects, policies = [], [], []
     for host in sorted(neighborhoods.addresses):
         theirs, ours = sorted(neighborhoods.theirs[host]), sorted(neighborhoods.ours[host])
-        heard = [key(agent) for agent in ours for key in (keys.model, keys.alive)]
+        heard = [key for agent in ours for key in (keys.model(agent), keys.alive(agent, "*"))]
         heard += [keys.greetings_to(agent) for agent in theirs]
         interests = [*keys.all_messages, keys.all_alive]
         own = [

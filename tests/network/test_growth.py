@@ -89,7 +89,7 @@ def one_budget(first, the_meter, ledger: Any = None, store: Any = None, noise: A
     agent = make_agent(
         "me", SETTINGS.problem(points.features, points.targets), {"you": 1.0}, Always(), protection=protection
     )
-    return agent, gate, OneBudget(SETTINGS, first, store, agent, protection, is_private=True)
+    return agent, gate, OneBudget(SETTINGS, points, store, agent, protection, is_private=True)
 
 
 def batch_gates(batches, updates, make_ledger=None):

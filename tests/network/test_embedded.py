@@ -128,7 +128,7 @@ class Peers:
         outbox = GateOutbox(Signer(NETWORK, name, "dp", self.keys[i]), gate, self.ledgers[i], UPDATES)
         node = Node(agent, clock, intake, outbox, self.stores[i], self.network, self.time)
         growth = OneBudget(settings, first, self.stores[i], agent, protection, is_private=True)
-        return node, OwnSide(settings, agent, growth, self.time, True, meter)
+        return node, OwnSide(settings, agent, growth, self.time, True, "", meter)
 
     def run(self, seconds=60.0):
         for i, node in enumerate(self.nodes):

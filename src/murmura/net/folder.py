@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from murmura.errors import MissingExtra, NetworkError
 from murmura.net.certificates import key_from_pem, key_to_pem
-from murmura.net.growth import GrowthName, MechanismName
+from murmura.net.growth import GrowthName, MechanismName, Meter
 from murmura.net.identity import (
     SIGNING_FOLDER,
     TLS_FILE,
@@ -81,6 +81,11 @@ class OwnBudget(Section, frozen=True, tag_field="kind", tag="dp"):
     @property
     def budget(self) -> Budget:
         return Budget(self.epsilon, self.delta)
+
+    @property
+    def meter(self) -> Meter:
+        """What its releases cost."""
+        return Meter(self.budget, self.updates, self.clip, self.mechanism)
 
 
 class AgentFile(Section, frozen=True):

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from murmura.net.folder import STATE_FOLDER, STATUS_FILE
+from murmura.net.folder import AGENT_FILE, STATE_FOLDER, STATUS_FILE, AgentFile, read_toml
+from murmura.net.promise import promise
 from murmura.net.setup import AGENTS_FOLDER, HOSTS_FOLDER, Blueprint
 
 # A process writes every second; one that has not for so long is down, or hangs.
@@ -36,6 +37,14 @@ def agents_in(folder: Path) -> list[dict[str, Any]]:
             if agent["name"] not in latest or latest[agent["name"]][0] < written:
                 latest[agent["name"]] = (written, agent)
     return [_entry(name, *latest.get(name, (0.0, {}))) for name in names]
+
+
+def promise_in(folder: Path) -> str:
+    """What the agents on this machine guarantee, by the settings that they run with."""
+    blueprint = Blueprint.read(folder)
+    homes = (folder / AGENTS_FOLDER / name for name in blueprint.names)
+    files = [home / AGENT_FILE for home in homes if (home / AGENT_FILE).is_file()]
+    return promise(blueprint.task, [read_toml(file, AgentFile).privacy for file in files])
 
 
 def fresh_statuses(hosts: Iterable[Path], pid: int) -> list[dict[str, Any]]:

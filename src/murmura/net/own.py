@@ -30,6 +30,7 @@ from murmura.results.own import OwnModels
 class OwnSide:
     """What an agent does for its owner alone.
 
+    guarantee: what holds for its points, in plain words.
     meter: of its releases; None for one that has no budget, since it is in a network without privacy or
     has no points.
     """
@@ -39,6 +40,7 @@ class OwnSide:
     growth: Growth
     time: Time
     is_private: bool
+    guarantee: str
     meter: Meter | None = None
 
     def model(self) -> NDArray[np.float64]:

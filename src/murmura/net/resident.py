@@ -21,6 +21,7 @@ from murmura.net.learner import LearningAgent, Protection, Settings, make_agent
 from murmura.net.node import Node
 from murmura.net.outbox import GateOutbox, Outbox, PlainOutbox, Signer
 from murmura.net.own import OwnSide
+from murmura.net.promise import promise
 from murmura.net.signing import Verifier, public_key_of
 from murmura.net.store import Batch, FileStore, Store
 from murmura.net.task import Task
@@ -69,13 +70,13 @@ def _opened(
         time,
         version=neighborhood.version,
     )
-    is_private = isinstance(privacy, OwnBudget)
+    is_private, words = isinstance(privacy, OwnBudget), promise(task, [privacy])
     return Resident(
         node,
         neighborhood,
         gate=parts.gate,
         budget=privacy.budget if isinstance(privacy, OwnBudget) else None,
-        own=OwnSide(settings, parts.agent, parts.growth, time, is_private, parts.meter),
+        own=OwnSide(settings, parts.agent, parts.growth, time, is_private, words, parts.meter),
     )
 
 
@@ -131,7 +132,7 @@ def _plain(making: _Making) -> _Parts:
 
 
 def _by_one_budget(making: _Making, privacy: OwnBudget, opened: ExitStack) -> _Parts:
-    points, meter = joined(making.batches), _meter(privacy)
+    points, meter = joined(making.batches), privacy.meter
     ledger = opened.enter_context(Ledger.open(making.folder.state, making.name))
     gate = MeteredGate(meter, len(points.targets), ledger, SecureNoise(), start=making.start)
     protection = Protection(gate, privacy.clip)
@@ -142,7 +143,7 @@ def _by_one_budget(making: _Making, privacy: OwnBudget, opened: ExitStack) -> _P
 
 
 def _by_batches(making: _Making, privacy: OwnBudget, opened: ExitStack) -> _Parts:
-    meter, ledgers = _meter(privacy), BatchLedgers(making.folder.state, making.name)
+    meter, ledgers = privacy.meter, BatchLedgers(making.folder.state, making.name)
     opened.callback(ledgers.close)
 
     def open_gate(place: int, batch: Batch, start: NDArray[np.float64]) -> tuple[Gate, Ledger]:
@@ -155,10 +156,6 @@ def _by_batches(making: _Making, privacy: OwnBudget, opened: ExitStack) -> _Part
     agent = BatchAgent(making.name, making.settings, gates, privacy.clip, weights, clock, now=making.now)
     growth = ByBatches(agent, gates, making.store)
     return _Parts(agent, clock, BatchOutbox(making.signer, gates), growth, gates, meter)
-
-
-def _meter(privacy: OwnBudget) -> Meter:
-    return Meter(privacy.budget, privacy.updates, privacy.clip, privacy.mechanism)
 
 
 class RenewedClock:

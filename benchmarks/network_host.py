@@ -82,7 +82,7 @@ class Watch:
 
 
 async def run(path: Path) -> None:
-    async with open_host(HostFolder.read(path), watch_refusals=True) as host:
+    async with open_host(HostFolder.read(path), owns_process=True) as host:
         watch = Watch(host)
         async with host:
             while any(len(r.node.neighbors_up) < len(r.neighborhood.neighbors) for r in host.residents):

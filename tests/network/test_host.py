@@ -523,3 +523,33 @@ class TestProcesses:
             agents.wait("ben", lambda ben: ben["neighbors_up"] == 1)
             agents.running["carl"].send_signal(signal.SIGCONT)
             agents.wait("ben", lambda ben: ben["neighbors_up"] == 2)
+
+    def test_what_an_unexpected_error_says_is_written_nowhere(self, tmp_path):
+        """It may have been computed from the data; its kind and its place are enough to find it."""
+        secret = "gradient = 0.123456"
+        code = (
+            "import asyncio, sys\n"
+            "from murmura.cli import main\n"
+            "from murmura.net.host import Host\n"
+            f"def fail(): raise ZeroDivisionError({secret!r})\n"
+            "async def run(self):\n"
+            "    asyncio.get_running_loop().call_soon(fail)\n"
+            "    await asyncio.sleep(0.1)\n"
+            "    fail()\n"
+            "Host.run = run\n"
+            "main()"
+        )
+        with processes(tmp_path, ("anna", "ben")) as agents:
+            done = subprocess.run(
+                [sys.executable, "-c", code, "agent", "run", str(agents.home("anna"))],
+                env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            log = (agents.home("anna") / "state" / "events.log").read_text()
+        assert done.returncode == 1
+        assert "ZeroDivisionError at <string>:4" in done.stderr
+        (event,) = [json.loads(line) for line in log.splitlines() if "unexpected error" in line]
+        assert (event["error"], event["place"]) == ("ZeroDivisionError", "<string>:4")
+        assert secret not in done.stdout + done.stderr + log

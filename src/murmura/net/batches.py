@@ -147,7 +147,7 @@ class BatchGates:
     @property
     def is_spent(self) -> bool:
         try:
-            self.gate.prepare(len(self.released))
+            self.gate.next_event()
         except BudgetSpent:
             return True
         except PrivacyError:  # it cannot release now, for another reason
@@ -212,10 +212,10 @@ class BatchAgent(LearningAgent):
 
     def on_tick(self, now: int) -> list[Message]:
         messages = super().on_tick(now)
-        if messages or not self._gates.go_on():
-            return messages
-        self.relearn(*self._present(), now)
-        return super().on_tick(now)
+        if self._gates.is_spent and self._gates.go_on():
+            # Not on the next tick, when the time that the first noise takes would show.
+            self.relearn(*self._present(), now)
+        return messages
 
     def add(self, features: ArrayLike, targets: ArrayLike, store: Store, now: int) -> None:
         """A new batch: its turn comes when those before it are spent."""
@@ -290,7 +290,7 @@ class BatchOutbox:
                 f"agent {message.sender!r}: message {message.number} did not come from its gate; an agent "
                 "with a budget sends nothing else"
             )
-        self._last = self._signed(self._gates.offset + message.release.number, message.release.vector)
+        self._last = self._signed(self._gates.last_number, message.release.vector)
         return self._last
 
     def knows(self, echo: Sent) -> bool:

@@ -122,6 +122,7 @@ def test_from_nothing_to_a_private_network_and_back(tmp_path):
             assert sum(agent["dropped"].values()) == 0
         shown = json.loads(murmura("network", "status", folder, "--json").stdout)
         assert [agent["name"] for agent in shown["agents"]] == list(agents)
+        assert shown["connections"] == {"refused": 0, "strangers": 0}
         assert "ε = 1, δ = 1e-05) differential privacy" in shown["guarantee"]
         assert shown["guarantee"] in murmura("network", "status", folder).stdout
         errors = list((folder / "hosts").glob("*/state/errors.log"))

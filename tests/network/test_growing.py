@@ -9,6 +9,7 @@ import asyncio
 import random
 import shutil
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from murmura.privacy.ledger_file import NAME, read_statement
 CLIP, UPDATES, FIRST = 0.8, 3, 4
 FEW, MANY = 8, 100  # schedules
 STEPS = 14
+DESCRIPTORS = Path("/proc/self/fd")
 LONG = 60.0  # seconds of simulated time: all releases that there can be are made
 
 
@@ -253,6 +255,23 @@ def test_an_old_copy_of_a_batchs_ledger_releases_nothing(networks, tmp_path):
         pair.run(LONG)
         assert pair.residents[0].node.obstacle == "behind"
     assert [len(ledger) for ledger in ledgers(paths[0])] == [UPDATES, 0]
+
+
+@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="what is open can be seen in /proc alone")
+def test_however_many_batches_come_as_many_files_are_open(networks, tmp_path):
+    paths = copied(networks("batches"), tmp_path)
+    with Pair(paths) as pair:
+        opened = []
+        for count in range(4):
+            pair.run(LONG)
+            opened.append(len(list(DESCRIPTORS.iterdir())))
+            assert pair.residents[0].own is not None
+            pair.residents[0].own.add_data(*points(2, FIRST + 2 * count))
+    assert len(set(opened)) == 1
+    with Pair(paths) as pair:
+        pair.run(LONG)
+        assert pair.residents[0].node.releases == 5 * UPDATES
+        assert len(list(DESCRIPTORS.iterdir())) == opened[0]
 
 
 def test_added_points_are_for_the_owners_eyes_alone(networks, tmp_path):

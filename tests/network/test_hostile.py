@@ -65,7 +65,7 @@ async def shout(address):
 @pytest.mark.network
 def test_who_has_no_certificate_of_ours_is_counted_and_changes_nothing(tmp_path):
     """Real processes; at the end every agent holds the last models of its neighbors and of nobody else."""
-    network = RealNetwork(tmp_path / "net", free_addresses("127.0.0.1", 3), tick_rate=20.0)
+    network = RealNetwork(tmp_path / "net", free_addresses("127.0.0.1", 3), tick_rate=100.0)
     ours = TlsFiles.of(network.path("agent0") / "identity").authority
     theirs = World(tmp_path / "theirs", {"agent1": ["agent1"]}, authority=Authority.new(NETWORK))
     address = json.loads((network.folder / "authority" / "network.json").read_text())["addresses"][0]

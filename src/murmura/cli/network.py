@@ -87,13 +87,15 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
 ) -> None:
     """Show how every agent is doing, and what they guarantee; nothing is computed from anybody's data."""
-    from murmura.net.overview import agents_in, promise_in
+    from murmura.net.overview import agents_in, at_the_door, promise_in
 
-    agents, promise = agents_in(folder), promise_in(folder)
+    agents, door, promise = agents_in(folder), at_the_door(folder), promise_in(folder)
     if as_json:
-        typer.echo(json_text.dumps({"agents": agents, "guarantee": promise}))
+        typer.echo(json_text.dumps({"agents": agents, "connections": door, "guarantee": promise}))
     else:
         RESULTS.print(_table(agents))
+        if any(door.values()):
+            RESULTS.print(f"connections refused: {door['refused']:,}, of strangers: {door['strangers']:,}")
         RESULTS.print(Text(f"\n{promise}", style="dim"), soft_wrap=True)
 
 

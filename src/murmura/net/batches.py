@@ -10,7 +10,6 @@ Every gate counts its releases from 1. On the wire numbers go on where those of 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import ExitStack
 from math import isclose
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -41,13 +40,13 @@ class BatchLedgers:
     """The ledgers of an agent's batches: that of the first lies in its folder, the others below it.
 
     A ledger is made before its batch is known to the store. So one that is missing later has been lost, and
-    the budget with it.
+    the budget with it. One file is open at a time: batches may come for years.
     """
 
     def __init__(self, folder: Path, agent: str) -> None:
         self._folder = folder
         self._agent = agent
-        self._opened = ExitStack()
+        self._opened: Ledger | None = None
 
     def make(self, place: int) -> None:
         try:
@@ -56,11 +55,14 @@ class BatchLedgers:
             Ledger.open(self._of(place), self._agent).close()
 
     def open(self, place: int) -> Ledger:
-        """Held until `close`."""
-        return self._opened.enter_context(Ledger.open(self._of(place), self._agent))
+        """The one that is spent from now on; of the one before nothing but its entries is needed any more."""
+        self.close()
+        self._opened = Ledger.open(self._of(place), self._agent)
+        return self._opened
 
     def close(self) -> None:
-        self._opened.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def _of(self, place: int) -> Path:
         return self._folder / f"batch{place}" if place else self._folder
@@ -103,6 +105,7 @@ class BatchGates:
         self._open_gate = open_gate
         self._make_ledger = make_ledger
         self._opened = [open_gate(0, batches[0], start)]
+        self._spent_before = 0.0
         while self.is_spent and self.go_on():
             pass
 
@@ -128,7 +131,7 @@ class BatchGates:
     @property
     def epsilon_spent(self) -> float:
         """What the point has paid that has paid most: points of different batches share no release."""
-        return max(gate.epsilon_spent for gate, _ in self._opened)
+        return max(self._spent_before, self.gate.epsilon_spent)
 
     @property
     def last_number(self) -> int:
@@ -166,6 +169,7 @@ class BatchGates:
         place = len(self._opened)
         if place == len(self.batches):
             return False
+        self._spent_before = self.epsilon_spent
         self._opened.append(self._open_gate(place, self.batches[place], self.released))
         return True
 

@@ -29,14 +29,19 @@ NOTHING_YET: Final[dict[str, Any]] = {
 def agents_in(folder: Path) -> list[dict[str, Any]]:
     """One entry per agent, in the order of the network; `state` says whether it runs."""
     names = Blueprint.read(folder).names
-    hosts = [*(folder / AGENTS_FOLDER / name for name in names), *sorted((folder / HOSTS_FOLDER).glob("*"))]
     latest: dict[str, tuple[float, dict[str, Any]]] = {}
-    for status in _statuses(hosts):
+    for status in _statuses(_hosts(folder)):
         for agent in status["agents"]:
             written = status["written_at"]
             if agent["name"] not in latest or latest[agent["name"]][0] < written:
                 latest[agent["name"]] = (written, agent)
     return [_entry(name, *latest.get(name, (0.0, {}))) for name in names]
+
+
+def at_the_door(folder: Path) -> dict[str, int]:
+    """How many connections were refused and how many strangers came, since the processes that run began."""
+    running = [s for s in _statuses(_hosts(folder)) if time.time() - s["written_at"] < FRESH_FOR]
+    return {what: sum(status[what] for status in running) for what in ("refused", "strangers")}
 
 
 def promise_in(folder: Path) -> str:
@@ -62,6 +67,10 @@ def _entry(name: str, written: float, agent: dict[str, Any]) -> dict[str, Any]:
     if entry["last_release_age_s"] is not None:
         entry["last_release_age_s"] += age
     return entry
+
+
+def _hosts(folder: Path) -> list[Path]:
+    return [*sorted((folder / AGENTS_FOLDER).glob("*")), *sorted((folder / HOSTS_FOLDER).glob("*"))]
 
 
 def _statuses(hosts: Iterable[Path]) -> list[dict[str, Any]]:

@@ -263,8 +263,7 @@ def agent_toml(name: str, privacy: OwnBudget | None) -> str:
             f"updates = {privacy.updates}",
             f"clip = {privacy.clip!r}",
             f'mechanism = "{privacy.mechanism}"',
-            f'growth = "{privacy.growth}"  # or "batches", where points that come together have a budget of '
-            "their own; not to be changed after the first start",
+            f'growth = "{privacy.growth}"  # what added points pay from; stays as it is at the first start',
         ]
     return "\n".join(lines) + "\n"
 

@@ -83,7 +83,7 @@ class _Duplicate(Exception):
     """The very bytes that came last: sent again, as after every meeting, and no offence."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Track:
     """The numbers of one kind that came from one neighbor."""
 
@@ -103,7 +103,7 @@ class _Track:
         return age < REMEMBERED and not self.window >> age & 1
 
 
-@dataclass
+@dataclass(slots=True)
 class _Peer:
     """What is known of a neighbor."""
 

@@ -397,7 +397,7 @@ async def beside_a_liar(folder):
 async def outcome(victim, other):
     """Once both have learned for long enough to be where they end."""
     so_far = min(victim.status.updates, other.status.updates)
-    await until(lambda: min(victim.status.updates, other.status.updates) >= so_far + 400, seconds=60)
+    await until(lambda: min(victim.status.updates, other.status.updates) >= so_far + 200, seconds=60)
     node = victim._resident.node
     other._resident.node.agent.next_tick = None  # its last message is the one that the victim is to hold
     sent = other._resident.node.sent

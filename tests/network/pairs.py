@@ -21,8 +21,8 @@ def make_folders(folder: Path, points, privacy: OwnBudget | None, *, updates, ma
     """A complete network of agents who each know all others; `points` of each."""
     addresses = free_addresses("127.0.0.1", len(points))
     members = [
-        Member(f"agent{i}", *own, privacy, address)
-        for i, (own, address) in enumerate(zip(points, addresses, strict=True))
+        Member(f"agent{i}", features, targets, privacy, address)
+        for i, ((features, targets), address) in enumerate(zip(points, addresses, strict=True))
     ]
     edges = np.argwhere(np.triu(np.ones((len(points), len(points))), 1))
     label = "none" if privacy is None else "dp"

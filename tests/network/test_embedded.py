@@ -301,12 +301,10 @@ def test_own_models_are_as_good_as_in_a_simulation():
 # Folders
 
 
-def folders(tmp_path, *, private, n_agents=2, updates=UPDATES, growth="one_budget") -> list[Path]:
+def folders(tmp_path, *, private, n_agents=2, updates=UPDATES) -> list[Path]:
     """A complete network of agents who each know all others."""
     problem, _ = separable(7, n_agents=5)
-    privacy = None
-    if private:
-        privacy = OwnBudget(epsilon=2.0, delta=1e-3, updates=updates, clip=CLIP, growth=growth)
+    privacy = OwnBudget(epsilon=2.0, delta=1e-3, updates=updates, clip=CLIP) if private else None
     points = [problem.population.samples(i) for i in range(n_agents)]
     return make_folders(tmp_path / "net", points, privacy, updates=updates, max_samples=SAMPLES)
 

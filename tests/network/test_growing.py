@@ -18,7 +18,7 @@ from tests.network.paying import PaidTooMuch, costs, record
 
 from murmura.errors import LedgerError
 from murmura.net.folder import AgentFolder, OwnBudget
-from murmura.net.growth import GrowthName, joined
+from murmura.net.growth import GrowthName, MechanismName, joined
 from murmura.net.overview import promise_in
 from murmura.net.store import Batch, FileStore
 from murmura.net.time import ManualTime
@@ -36,7 +36,7 @@ class Killed(BaseException):
     """The end of a process, wherever it is."""
 
 
-def budget(growth: GrowthName = "one_budget", mechanism="gaussian"):
+def budget(growth: GrowthName = "one_budget", mechanism: MechanismName = "gaussian"):
     return OwnBudget(epsilon=1.0, delta=1e-4, updates=UPDATES, clip=CLIP, growth=growth, mechanism=mechanism)
 
 

@@ -26,7 +26,7 @@ from murmura.privacy.ledger import Ledger
 from murmura.privacy.ledger_file import NAME, read_statement
 
 CLIP, UPDATES, FIRST = 0.8, 3, 4
-FEW, MANY = 8, 100  # schedules
+FEW, MANY = 8, 50  # schedules
 STEPS = 14
 DESCRIPTORS = Path("/proc/self/fd")
 LONG = 60.0  # seconds of simulated time: all releases that there can be are made

@@ -83,7 +83,7 @@ class Watch:
 
 async def run(path: Path) -> None:
     """Until the benchmark ends this process."""
-    async with open_host(HostFolder.read(path), watch_refusals=True) as host, asyncio.TaskGroup() as tasks:
+    async with open_host(HostFolder.read(path), owns_process=True) as host, asyncio.TaskGroup() as tasks:
         watch = Watch(host)
         tasks.create_task(host.run())
         tasks.create_task(_measure(path, host, watch))

@@ -120,8 +120,13 @@ def test_from_nothing_to_a_private_network_and_back(tmp_path):
             assert agent.keys() >= STATUS_KEYS
             assert 0 < agent["epsilon_spent"] <= agent["epsilon_total"] == 1.0
             assert sum(agent["dropped"].values()) == 0
-        shown = json.loads(murmura("network", "status", folder, "--json").stdout)["agents"]
-        assert [agent["name"] for agent in shown] == list(agents)
+        shown = json.loads(murmura("network", "status", folder, "--json").stdout)
+        assert [agent["name"] for agent in shown["agents"]] == list(agents)
+        assert shown["connections"] == {"refused": 0, "strangers": 0}
+        assert "ε = 1, δ = 1e-05) differential privacy" in shown["guarantee"]
+        assert shown["guarantee"] in murmura("network", "status", folder).stdout
+        errors = list((folder / "hosts").glob("*/state/errors.log"))
+        assert [file.stat().st_mode & 0o077 for file in errors] == [0, 0]
         refused = murmura("network", "up", folder, check=False)
         assert refused.returncode == 1
         assert "running already" in refused.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.network.pairs import NETWORK, Pair, make_folders
 
 from murmura.agent.agent import Neighbor
 from murmura.data import Population
@@ -16,7 +17,7 @@ from murmura.errors import DataError, NetworkError, PrivacyError
 from murmura.graph import SimilarityGraph
 from murmura.method import CoordinateDescent, PrivateUpdates
 from murmura.method.private_updates import PublicModels
-from murmura.net.folder import AgentFolder, OwnBudget
+from murmura.net.folder import OwnBudget
 from murmura.net.growth import Meter, MeteredGate, OneBudget
 from murmura.net.intake import Intake, NeighborKey
 from murmura.net.learner import Protection, Settings, make_agent
@@ -24,11 +25,8 @@ from murmura.net.memory import MemoryNetwork
 from murmura.net.node import Node
 from murmura.net.outbox import GateOutbox, Signer
 from murmura.net.own import OwnSide, finished_model, message_noise_variance, plan_of
-from murmura.net.resident import open_resident
-from murmura.net.setup import Member, create_network, free_addresses
 from murmura.net.signing import new_signing_key, public_key_of
 from murmura.net.store import Batch, MemoryStore
-from murmura.net.task import Task
 from murmura.net.time import SECOND, ManualTime, PoissonClock
 from murmura.net.wire import open_signed
 from murmura.objective import Logistic, Problem
@@ -39,7 +37,6 @@ from murmura.privacy.noise import SimulatedNoise
 from murmura.results.metrics import agent_metrics
 from murmura.results.own import OwnModels
 
-NETWORK = "meadow"
 BUDGET = Budget(2.0, 1e-3)
 UPDATES = 6
 SAMPLES = 8
@@ -128,7 +125,7 @@ class Peers:
         outbox = GateOutbox(Signer(NETWORK, name, "dp", self.keys[i]), gate, self.ledgers[i], UPDATES)
         node = Node(agent, clock, intake, outbox, self.stores[i], self.network, self.time)
         growth = OneBudget(settings, first, self.stores[i], agent, protection, is_private=True)
-        return node, OwnSide(settings, agent, growth, self.time, True, meter)
+        return node, OwnSide(settings, agent, growth, self.time, True, "", meter)
 
     def run(self, seconds=60.0):
         for i, node in enumerate(self.nodes):
@@ -307,52 +304,9 @@ def test_own_models_are_as_good_as_in_a_simulation():
 def folders(tmp_path, *, private, n_agents=2, updates=UPDATES) -> list[Path]:
     """A complete network of agents who each know all others."""
     problem, _ = separable(7, n_agents=5)
-    addresses = free_addresses("127.0.0.1", n_agents)
     privacy = OwnBudget(epsilon=2.0, delta=1e-3, updates=updates, clip=CLIP) if private else None
-    members = [
-        Member(f"agent{i}", *problem.population.samples(i), privacy, address)
-        for i, address in enumerate(addresses)
-    ]
-    edges = np.argwhere(np.triu(np.ones((n_agents, n_agents)), 1))
-    task = Task("logistic", 2.0, SAMPLES, "dp" if private else "none", feature_bound=1.0, updates=updates)
-    graph = SimilarityGraph.from_edges(n_agents, edges, np.ones(len(edges)))
-    create_network(tmp_path / "net", NETWORK, members, graph, task, dimension=3, tick_rate=4.0)
-    return [tmp_path / "net" / "agents" / member.name for member in members]
-
-
-class Pair:
-    """Two agents from their folders, on a network in memory: real ledgers, real stores, secure noise."""
-
-    def __init__(self, paths):
-        self.time, self.network = ManualTime(), MemoryNetwork()
-        self.residents = [open_resident(AgentFolder.read(path), self.network, self.time) for path in paths]
-        for resident in self.residents:
-            resident.node.start(self.time.now())
-        for resident in self.residents:
-            others = [link.name for link in resident.neighborhood.neighbors]
-            self.network.attach(resident.node.name, resident.node, others)
-        self.network.deliver_all()
-
-    def run(self, seconds):
-        end = self.time.now() + round(seconds * SECOND)
-        nodes = [resident.node for resident in self.residents]
-        while (wakes := [w for node in nodes if (w := node.next_wake()) is not None]) and min(wakes) <= end:
-            self.time.move_to(max(min(wakes), self.time.now()))
-            for node in nodes:
-                node.tick(self.time.now())
-            self.network.deliver_all()
-        self.time.move_to(end)
-
-    def close(self):
-        for resident in self.residents:
-            resident.node.stop()
-            resident.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
+    points = [problem.population.samples(i) for i in range(n_agents)]
+    return make_folders(tmp_path / "net", points, privacy, updates=updates, max_samples=SAMPLES)
 
 
 def test_a_resident_has_a_model_of_its_own(tmp_path):

@@ -315,6 +315,17 @@ def test_a_greeting_brings_the_last_model_and_shows_the_own():
     assert (again.mine, again.data, again.yours, entrance.duplicates) == (None, None, None, 1)
 
 
+def test_a_greeting_that_a_later_message_overtook_is_no_offence():
+    entrance = intake()
+    for number in (5, 7):
+        entrance.message("bo", BO.model(number, HERE))
+    for number in (5, 6):
+        greeting = entrance.greeting("bo", hello(mine=BO.model(number, HERE)))
+        assert greeting is not None
+        assert greeting.mine is None
+    assert (entrance.last_number("bo"), entrance.duplicates, entrance.dropped) == (7, 2, {})
+
+
 @pytest.mark.parametrize("kind", [kind for kind, (_, sender, _) in HOSTILE.items() if sender == "bo"])
 def test_what_a_greeting_brings_is_checked_like_any_message(kind):
     reason, _, data = HOSTILE[kind]

@@ -34,6 +34,7 @@ def members_of(experiment: Experiment) -> tuple[list[Member], Task]:
         classes=config.objective.classes or 2,
         width=config.objective.width or 1.0,
         updates=config.method.updates,
+        leaks="" if method.privacy is None else "\n".join(problem.leaks),
     )
     budgets = [None] * problem.n_agents if method.privacy is None else _budgets(experiment, method.privacy)
     addresses = _addresses(config, problem.n_agents)

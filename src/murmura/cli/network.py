@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from murmura.cli.console import RESULTS, say, step
 from murmura.errors import ConfigError, NetworkError
@@ -42,7 +43,7 @@ def init(
             dimension=experiment.problem.dimension,
             tick_rate=settings.network.tick_rate,
         )
-    for leak in experiment.problem.leaks if task.privacy == "dp" else ():
+    for leak in task.known_leaks:
         say(f"Outside every guarantee: {leak}")
     say(f"Keep {out / 'authority'} away from the network: whoever has it can admit anybody.")
     say(f"Run all agents on this machine with: murmura network up {out}")
@@ -85,14 +86,17 @@ def status(
     folder: Folder,
     as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
 ) -> None:
-    """Show how every agent is doing. Nothing in it is computed from anybody's data."""
-    from murmura.net.overview import agents_in
+    """Show how every agent is doing, and what they guarantee; nothing is computed from anybody's data."""
+    from murmura.net.overview import agents_in, at_the_door, promise_in
 
-    agents = agents_in(folder)
+    agents, door, promise = agents_in(folder), at_the_door(folder), promise_in(folder)
     if as_json:
-        typer.echo(json_text.dumps({"agents": agents}))
+        typer.echo(json_text.dumps({"agents": agents, "connections": door, "guarantee": promise}))
     else:
         RESULTS.print(_table(agents))
+        if any(door.values()):
+            RESULTS.print(f"connections refused: {door['refused']:,}, of strangers: {door['strangers']:,}")
+        RESULTS.print(Text(f"\n{promise}", style="dim"), soft_wrap=True)
 
 
 @network.command()

@@ -10,6 +10,7 @@ Every gate counts its releases from 1. On the wire numbers go on where those of 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from math import isclose
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,17 +19,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from murmura.agent import Message, Shelter
 from murmura.agent.agent import Clock
-from murmura.errors import BudgetSpent, PrivacyError
-from murmura.net.growth import checked_batch, joined
-from murmura.net.learner import LearningAgent, Protection, Settings
+from murmura.errors import BudgetSpent, LedgerError, PrivacyError
+from murmura.net.growth import Meter, checked_batch, joined
+from murmura.net.learner import LearningAgent, Protection, Settings, check_public_steps
 from murmura.net.outbox import Signer
 from murmura.net.store import Batch, Sent, Store
 from murmura.net.wire import open_signed
 from murmura.objective import LocalObjective, Problem
 from murmura.privacy.gate import Gate
 from murmura.privacy.ledger import Book, Ledger
-from murmura.privacy.ledger_file import NAME
 from murmura.privacy.messages import decode, encode
+from murmura.privacy.plan import Plan
+from murmura.privacy.spending import policy_from
 
 # The gate of a batch, counted from 0, over its own ledger, with a budget of its own and this public start.
 OpenGate: TypeAlias = Callable[[int, Batch, NDArray[Any]], tuple[Gate, Book]]
@@ -38,23 +40,54 @@ class BatchLedgers:
     """The ledgers of an agent's batches: that of the first lies in its folder, the others below it.
 
     A ledger is made before its batch is known to the store. So one that is missing later has been lost, and
-    the budget with it.
+    the budget with it. One file is open at a time: batches may come for years.
     """
 
     def __init__(self, folder: Path, agent: str) -> None:
         self._folder = folder
         self._agent = agent
+        self._opened: Ledger | None = None
 
     def make(self, place: int) -> None:
-        folder = self._of(place)
-        if not (folder / NAME).is_file():  # a crash may have left an empty one
-            Ledger.create(folder, self._agent).close()
+        try:
+            Ledger.create(self._of(place), self._agent).close()
+        except LedgerError:  # there is one, if a crash came between it and its batch
+            Ledger.open(self._of(place), self._agent).close()
 
     def open(self, place: int) -> Ledger:
-        return Ledger.open(self._of(place), self._agent)
+        """The one that is spent from now on; of the one before nothing but its entries is needed any more."""
+        self.close()
+        self._opened = Ledger.open(self._of(place), self._agent)
+        return self._opened
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
 
     def _of(self, place: int) -> Path:
         return self._folder / f"batch{place}" if place else self._folder
+
+
+def plan_of_batch(meter: Meter, batch: Batch, ledger: Book) -> Plan:
+    """What all releases from a batch spend: as its ledger says, or new if it has released nothing yet.
+
+    A ledger that was granted a filter is one for all points that there are (murmura.net.growth): they have
+    been released from together, and have no budgets of their own any more.
+    """
+    planned = meter.plan(len(batch.targets))
+    if ledger.policy is None:
+        return planned
+    granted = policy_from(ledger.policy)
+    if (
+        not isinstance(granted, Plan)
+        or granted.budget != planned.budget
+        or not isclose(granted.events[0].sensitivity, planned.events[0].sensitivity)
+    ):
+        raise LedgerError(
+            f"agent {ledger.agent!r}: its ledger was granted for other settings; the budget, the clip, how "
+            "growth is paid for and the points that it began with stay as they were at its first start"
+        )
+    return granted
 
 
 class BatchGates:
@@ -72,6 +105,7 @@ class BatchGates:
         self._open_gate = open_gate
         self._make_ledger = make_ledger
         self._opened = [open_gate(0, batches[0], start)]
+        self._spent_before = 0.0
         while self.is_spent and self.go_on():
             pass
 
@@ -90,6 +124,25 @@ class BatchGates:
         return sum(ledger.consumed for _, ledger in self._opened[:-1])
 
     @property
+    def consumed(self) -> int:
+        """How many events are spent, of all batches together."""
+        return self.offset + self.gate.consumed
+
+    @property
+    def epsilon_spent(self) -> float:
+        """What the point has paid that has paid most: points of different batches share no release."""
+        return max(self._spent_before, self.gate.epsilon_spent)
+
+    @property
+    def last_number(self) -> int:
+        """Under which number of the wire `released` was released; 0 for the public start."""
+        for place in reversed(range(len(self._opened))):
+            release = self._opened[place][0].last_release()
+            if release is not None:
+                return sum(ledger.consumed for _, ledger in self._opened[:place]) + release.number
+        return 0
+
+    @property
     def released(self) -> NDArray[np.float64]:
         assert self.gate.released is not None  # every gate has a start
         return self.gate.released
@@ -97,7 +150,7 @@ class BatchGates:
     @property
     def is_spent(self) -> bool:
         try:
-            self.gate.prepare(len(self.released))
+            self.gate.next_event()
         except BudgetSpent:
             return True
         except PrivacyError:  # it cannot release now, for another reason
@@ -116,6 +169,7 @@ class BatchGates:
         place = len(self._opened)
         if place == len(self.batches):
             return False
+        self._spent_before = self.epsilon_spent
         self._opened.append(self._open_gate(place, self.batches[place], self.released))
         return True
 
@@ -147,6 +201,7 @@ class BatchAgent(LearningAgent):
         self._gates = gates
         self._clip = clip
         problem, protection = self._present()
+        check_public_steps(name, problem, protection)
         super().__init__(
             name,
             LocalObjective.of_agent(problem, 0),
@@ -161,10 +216,10 @@ class BatchAgent(LearningAgent):
 
     def on_tick(self, now: int) -> list[Message]:
         messages = super().on_tick(now)
-        if messages or not self._gates.go_on():
-            return messages
-        self.relearn(*self._present(), now)
-        return super().on_tick(now)
+        if self._gates.is_spent and self._gates.go_on():
+            # Not on the next tick, when the time that the first noise takes would show.
+            self.relearn(*self._present(), now)
+        return messages
 
     def add(self, features: ArrayLike, targets: ArrayLike, store: Store, now: int) -> None:
         """A new batch: its turn comes when those before it are spent."""
@@ -184,6 +239,30 @@ class BatchAgent(LearningAgent):
         return problem, Protection(self._gates.gate, self._clip, term)
 
 
+class ByBatches:
+    """A program hands new points to this one: they are a batch, with a budget of its own."""
+
+    def __init__(self, agent: BatchAgent, gates: BatchGates, store: Store) -> None:
+        self._agent = agent
+        self._gates = gates
+        self._store = store
+
+    @property
+    def points(self) -> Batch:
+        return joined(self._gates.batches)
+
+    @property
+    def released_from(self) -> Batch:
+        return self._gates.batch
+
+    @property
+    def rounds(self) -> int:
+        return len(self._gates.batches)
+
+    def add(self, features: ArrayLike, targets: ArrayLike, now: int) -> None:
+        self._agent.add(features, targets, self._store, now)
+
+
 class BatchOutbox:
     """What the gates of all batches released, under numbers that go on."""
 
@@ -192,8 +271,7 @@ class BatchOutbox:
     def __init__(self, signer: Signer, gates: BatchGates) -> None:
         self._signer = signer
         self._gates = gates
-        release = gates.gate.last_release()
-        self._last = self._signed(gates.offset + (0 if release is None else release.number), gates.released)
+        self._last = self._signed(gates.last_number, gates.released)
 
     @property
     def last(self) -> Sent:
@@ -201,7 +279,7 @@ class BatchOutbox:
 
     @property
     def updates(self) -> int:
-        return self._gates.offset + self._gates.gate.consumed
+        return self._gates.consumed
 
     @property
     def model(self) -> NDArray[Any]:
@@ -216,7 +294,7 @@ class BatchOutbox:
                 f"agent {message.sender!r}: message {message.number} did not come from its gate; an agent "
                 "with a budget sends nothing else"
             )
-        self._last = self._signed(self._gates.offset + message.release.number, message.release.vector)
+        self._last = self._signed(self._gates.last_number, message.release.vector)
         return self._last
 
     def knows(self, echo: Sent) -> bool:

@@ -72,6 +72,11 @@ class Agent:
         return np.array(self._resident.node.agent.model, np.float64)
 
     @property
+    def guarantee(self) -> str:
+        """What holds for its points, in full and in plain words."""
+        return self._own.guarantee
+
+    @property
     def status(self) -> AgentStatus:
         """What `murmura network status` shows of it."""
         return self._running.take_status().agents[0]
@@ -81,9 +86,11 @@ class Agent:
         return self._own.predict(np.asarray(features, np.float64))
 
     def add_data(self, features: ArrayLike, targets: ArrayLike) -> None:
-        """More points of this agent: they are on disk when this returns, and the next update uses them.
+        """More points of this agent: on disk when this returns. Its own model uses them from now on.
 
-        They never add to its budget. That points came, how many and when, shows in what the agent sends.
+        By default so does its next release, and they never add to its budget. With `growth = "batches"` in
+        its agent.toml they have a budget of their own, and are released from when all earlier points have
+        spent theirs. That points came, how many and when, is public either way.
         """
         self._own.add_data(np.asarray(features, np.float64), np.asarray(targets, np.float64))
         self._running.look_at(self.name)

@@ -17,13 +17,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murmura.errors import MissingExtra, NetworkError
 from murmura.net.certificates import key_from_pem, key_to_pem
+from murmura.net.growth import GrowthName, MechanismName, Meter
 from murmura.net.identity import (
     SIGNING_FOLDER,
     TLS_FILE,
@@ -65,17 +66,26 @@ class NoPrivacy(Section, frozen=True, tag_field="kind", tag="none"):
 
 
 class OwnBudget(Section, frozen=True, tag_field="kind", tag="dp"):
-    """What the agent may spend, on how many releases, and what one point's gradient is clipped to."""
+    """What the agent may spend, on how many releases, and what one point's gradient is clipped to.
+
+    growth: what points that are added later pay from (murmura.net.growth), for as long as the agent lives.
+    """
 
     epsilon: Positive
     delta: Annotated[float, msgspec.Meta(ge=0, lt=1)]
     updates: Annotated[int, msgspec.Meta(ge=1)]
     clip: Positive
-    mechanism: Literal["gaussian", "laplace"] = "gaussian"
+    mechanism: MechanismName = "gaussian"
+    growth: GrowthName = "one_budget"
 
     @property
     def budget(self) -> Budget:
         return Budget(self.epsilon, self.delta)
+
+    @property
+    def meter(self) -> Meter:
+        """What its releases cost."""
+        return Meter(self.budget, self.updates, self.clip, self.mechanism)
 
 
 class AgentFile(Section, frozen=True):

@@ -33,6 +33,7 @@ from murmura.privacy.grid import grid_for_mean
 from murmura.privacy.ledger import Book
 from murmura.privacy.mechanisms import Gaussian, Laplace, Mechanism
 from murmura.privacy.noise import Noise
+from murmura.privacy.plan import Plan
 
 # What a guarantee for growing data takes as public besides all else.
 PUBLIC: Final = ("how many points arrive, and when",)
@@ -40,6 +41,7 @@ PUBLIC: Final = ("how many points arrive, and when",)
 MARGIN: Final = 1e-9
 
 MechanismName: TypeAlias = Literal["gaussian", "laplace"]
+GrowthName: TypeAlias = Literal["one_budget", "batches"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,15 @@ class Meter:
         """What is granted: a budget to spend as one goes, since nobody knows how many points will come."""
         return (ZcdpFilter if self.mechanism == "gaussian" else PureFilter)(self.budget)
 
+    def plan(self, samples: int) -> Plan:
+        """The same where the number of points is fixed: all that they will ever pay for."""
+        return Plan(self.budget, self.accountant, (self.event(samples),) * self.updates)
+
+    @property
+    def accountant(self) -> str:
+        """What composes the releases; the filter of the same noise adds up the same costs."""
+        return "zcdp" if self.mechanism == "gaussian" else "basic"
+
     def event(self, samples: int) -> Mechanism:
         """A release of the mean over so many points."""
         sensitivity = 2 * self.clip / samples
@@ -69,8 +80,8 @@ class Meter:
 
     @cached_property
     def _unit(self) -> Mechanism:
-        kind, accountant = {"gaussian": (Gaussian, "zcdp"), "laplace": (Laplace, "basic")}[self.mechanism]
-        first, *_ = calibrate(self.budget, kind(1.0, 1.0), accountant, updates=self.updates)
+        kind = Gaussian if self.mechanism == "gaussian" else Laplace
+        first, *_ = calibrate(self.budget, kind(1.0, 1.0), self.accountant, updates=self.updates)
         return first.with_multiplier(first.multiplier * (1 + MARGIN))
 
 
@@ -93,6 +104,21 @@ class MeteredGate(Gate):
 class Growth(Protocol):
     """What a user's program hands new points to."""
 
+    @property
+    def points(self) -> Batch:
+        """All that the agent learns from."""
+        ...
+
+    @property
+    def released_from(self) -> Batch:
+        """The points that the next release uses."""
+        ...
+
+    @property
+    def rounds(self) -> int:
+        """How many times over the agent makes the releases of a budget."""
+        ...
+
     def add(self, features: ArrayLike, targets: ArrayLike, now: int) -> None:
         """Learn from these points too; they are on disk when this returns, or refused whole."""
         ...
@@ -101,16 +127,17 @@ class Growth(Protocol):
 class OneBudget:
     """All points together under one budget; without protection the same, for nothing.
 
-    first: the points that the agent began with. What was added since is in the store; the agent has been
-    made of `points_so_far` of both.
+    points: all that there are so far, of which the agent has been made.
     is_private: whether the network is. An agent that has no points there has no gate either, and cannot get
     one while it runs: its neighbors know its numbers from messages that cost nothing.
     """
 
+    rounds = 1
+
     def __init__(
         self,
         settings: Settings,
-        first: Batch,
+        points: Batch,
         store: Store,
         agent: LearningAgent,
         protection: Protection | None = None,
@@ -123,7 +150,7 @@ class OneBudget:
                 "added give it a MeteredGate"
             )
         self._settings = settings
-        self._points = points_so_far(first, store)
+        self._points = points
         self._store = store
         self._agent = agent
         self._protection = protection
@@ -131,7 +158,10 @@ class OneBudget:
 
     @property
     def points(self) -> Batch:
-        """All that it learns from."""
+        return self._points
+
+    @property
+    def released_from(self) -> Batch:
         return self._points
 
     def add(self, features: ArrayLike, targets: ArrayLike, now: int) -> None:

@@ -31,7 +31,6 @@ from murmura.net.roster import Neighborhood, Place
 from murmura.net.time import SECOND, RealTime, Time
 from murmura.net.transport import Switchboard
 from murmura.privacy.budget import Budget
-from murmura.privacy.gate import Gate
 
 # So many nodes at a stretch; then what has arrived meanwhile has its turn.
 TICKS_AT_A_STRETCH: Final = 8
@@ -55,6 +54,16 @@ class Network(Switchboard, Protocol):
     async def close(self) -> None: ...
 
 
+class Spender(Protocol):
+    """What an agent has spent: its gate, or all that it has."""
+
+    @property
+    def consumed(self) -> int: ...
+
+    @property
+    def epsilon_spent(self) -> float: ...
+
+
 @dataclass
 class Resident:
     """An agent that lives on this host: its node, where its neighbors are, and what it may spend.
@@ -65,7 +74,7 @@ class Resident:
 
     node: Node
     neighborhood: Neighborhood
-    gate: Gate | None = None
+    gate: Spender | None = None
     budget: Budget | None = None
     own: OwnSide | None = None
     close: Callable[[], None] = lambda: None

@@ -248,7 +248,11 @@ class Intake:
         except _Duplicate:
             self.duplicates += 1
         except Rejected as rejection:
-            self.dropped[rejection.reason] += 1
+            # Greetings and messages come by two ways: that a later message was faster is no offence.
+            if rejection.reason in ("stale", "replayed"):
+                self.duplicates += 1
+            else:
+                self.dropped[rejection.reason] += 1
         return None
 
     def _echo(self, greeting: Greeting) -> Echo | None:

@@ -96,7 +96,7 @@ class LearningAgent(Agent):
 
     def relearn(self, problem: Problem, protection: Protection | None, now: int) -> None:
         """Go on with the points of this problem; one that had fallen silent tries again."""
-        _check_public_steps(self.name, problem, protection)
+        check_public_steps(self.name, problem, protection)
         term = LocalObjective.of_agent(problem, 0)
         self._term = term
         self._step_size = float(problem.step_sizes[0])
@@ -121,7 +121,7 @@ def make_agent(
     now: int = 0,
 ) -> LearningAgent:
     """The agent with the points of a one-agent problem, and these ties; it starts from zeros."""
-    _check_public_steps(name, problem, protection)
+    check_public_steps(name, problem, protection)
     term = LocalObjective.of_agent(problem, 0)
     return LearningAgent(
         name,
@@ -136,7 +136,7 @@ def make_agent(
     )
 
 
-def _check_public_steps(name: Hashable, problem: Problem, protection: Protection | None) -> None:
+def check_public_steps(name: Hashable, problem: Problem, protection: Protection | None) -> None:
     if protection is not None and problem.smoothness != "public":
         raise PrivacyError(
             f"agent {name!r}: without feature_bound its step size comes from its points, and every release "

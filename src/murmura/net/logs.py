@@ -97,7 +97,7 @@ class EventLog:
     def failure(self, event: str, error: BaseException, **fields: str | int | None) -> None:
         """An error: in its own words if it is one of ours, else only where it happened."""
         text = str(error) if isinstance(error, MurmuraError) else None
-        self(event, ERROR, error=type(error).__name__, text=text, place=_place(error), **fields)
+        self(event, ERROR, error=type(error).__name__, text=text, place=place_of(error), **fields)
 
     def close(self) -> None:
         self._handler.close()
@@ -122,7 +122,8 @@ def _record(level: Level, line: str) -> logging.LogRecord:
     return logging.LogRecord("murmura.net", level, "", 0, line, None, None)
 
 
-def _place(error: BaseException) -> str | None:
+def place_of(error: BaseException) -> str | None:
+    """The file and line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else None
 

@@ -18,7 +18,7 @@ from murmura.agent.agent import Neighbor
 from murmura.errors import DataError
 from murmura.method.finish import finish_around_means
 from murmura.method.private_updates import tail_noise_variances
-from murmura.net.growth import Meter, OneBudget
+from murmura.net.growth import Growth, Meter
 from murmura.net.learner import LearningAgent, Settings
 from murmura.net.time import Time
 from murmura.objective import Problem
@@ -30,15 +30,17 @@ from murmura.results.own import OwnModels
 class OwnSide:
     """What an agent does for its owner alone.
 
+    guarantee: what holds for its points, in plain words.
     meter: of its releases; None for one that has no budget, since it is in a network without privacy or
     has no points.
     """
 
     settings: Settings
     agent: LearningAgent
-    growth: OneBudget
+    growth: Growth
     time: Time
     is_private: bool
+    guarantee: str
     meter: Meter | None = None
 
     def model(self) -> NDArray[np.float64]:
@@ -47,7 +49,9 @@ class OwnSide:
             return np.array(self.agent.model, np.float64)
         points = self.growth.points
         problem = self.settings.problem(points.features, points.targets)
-        plan = None if self.meter is None else plan_of(self.meter, len(points.targets))
+        plan = None
+        if self.meter is not None:
+            plan = plan_of(self.meter, len(self.growth.released_from.targets), self.growth.rounds)
         return finished_model(problem, self.agent.neighbors.values(), plan).view(OwnModels)
 
     def predict(self, features: NDArray[Any]) -> NDArray[Any]:
@@ -63,15 +67,15 @@ class OwnSide:
         self.growth.add(features, targets, self.time.now())
 
 
-def plan_of(meter: Meter, samples: int) -> NoisePlan:
-    """The noise of all releases that an agent with so many points makes; public."""
+def plan_of(meter: Meter, samples: int, rounds: int = 1) -> NoisePlan:
+    """The noise of all releases that an agent makes, each from so many points; public."""
     event = meter.event(samples)
     unit = dataclasses.replace(event, sensitivity=1.0, scale=event.multiplier, grid=None)
     return NoisePlan(
         meter.clip,
         meter.filter().name,
         (meter.budget,),
-        ((unit,) * meter.updates,),
+        ((unit,) * meter.updates * rounds,),
         np.zeros(1, np.int32),
         np.array([event.sensitivity]),
     )

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murmura.agent.agent import Clock
 from murmura.errors import NetworkError
+from murmura.net.batches import BatchAgent, BatchGates, BatchLedgers, BatchOutbox, ByBatches, plan_of_batch
 from murmura.net.folder import AgentFolder, NoPrivacy, OwnBudget
-from murmura.net.growth import Meter, MeteredGate, OneBudget, points_so_far
-from murmura.net.host import Resident
+from murmura.net.growth import Growth, Meter, MeteredGate, OneBudget, joined
+from murmura.net.host import Resident, Spender
 from murmura.net.intake import Intake
-from murmura.net.learner import Protection, Settings, make_agent
+from murmura.net.learner import LearningAgent, Protection, Settings, make_agent
 from murmura.net.node import Node
-from murmura.net.outbox import GateOutbox, PlainOutbox, Signer
+from murmura.net.outbox import GateOutbox, Outbox, PlainOutbox, Signer
 from murmura.net.own import OwnSide
+from murmura.net.promise import promise
 from murmura.net.signing import Verifier, public_key_of
 from murmura.net.store import Batch, FileStore, Store
 from murmura.net.task import Task
 from murmura.net.time import PoissonClock, Time
 from murmura.net.transport import Transport
-from murmura.objective import Problem
+from murmura.privacy.gate import Gate
 from murmura.privacy.ledger import Ledger
 from murmura.privacy.noise import SecureNoise
 
@@ -44,44 +48,114 @@ def _opened(
     task, privacy = Task.of(neighborhood), folder.settings.privacy
     check_label(name, task, privacy)
     settings, first = task.learning(), Batch(*folder.points())
+    _check_dimension(folder, settings, first)
     store = opened.enter_context(FileStore(folder.state, name))
-    points = points_so_far(first, store)
-    problem = _problem(folder, settings, points)
-    start = np.zeros(problem.dimension)
     key = folder.signing_key()
     signer = Signer(neighborhood.network, name, task.privacy, key, verifier)
-    protection, meter = None, None
-    if isinstance(privacy, OwnBudget) and first.targets.size:
-        ledger = opened.enter_context(Ledger.open(folder.state, name))
-        meter = Meter(privacy.budget, privacy.updates, privacy.clip, privacy.mechanism)
-        gate = MeteredGate(meter, len(points.targets), ledger, SecureNoise(), start=start)
-        protection = Protection(gate, privacy.clip)
-        outbox = GateOutbox(signer, gate, ledger, privacy.updates)
-        clock = PoissonClock(neighborhood.tick_rate, limit=privacy.updates)
-    else:
+    making = _Making(folder, task, settings, [first, *store.load().batches], store, signer, time.now())
+    if not isinstance(privacy, OwnBudget) or not first.targets.size:
         # An agent without points has nothing to protect.
-        outbox = PlainOutbox(signer, store, start)
-        clock = RenewedClock(PoissonClock(neighborhood.tick_rate), task.updates, store)
-    agent = make_agent(name, problem, _weights(folder), clock, protection=protection, now=time.now())
-    is_private = isinstance(privacy, OwnBudget)
-    growth = OneBudget(settings, first, store, agent, protection, is_private=is_private)
+        parts = _plain(making)
+    elif privacy.growth == "batches":
+        parts = _by_batches(making, privacy, opened)
+    else:
+        parts = _by_one_budget(making, privacy, opened)
     node = Node(
-        agent,
-        clock,
+        parts.agent,
+        parts.clock,
         _intake(folder, task, public_key_of(key), time, verifier),
-        outbox,
+        parts.outbox,
         store,
         transport,
         time,
         version=neighborhood.version,
     )
+    is_private, words = isinstance(privacy, OwnBudget), promise(task, [privacy])
     return Resident(
         node,
         neighborhood,
-        gate=None if protection is None else protection.gate,
+        gate=parts.gate,
         budget=privacy.budget if isinstance(privacy, OwnBudget) else None,
-        own=OwnSide(settings, agent, growth, time, is_private, meter),
+        own=OwnSide(settings, parts.agent, parts.growth, time, is_private, words, parts.meter),
     )
+
+
+@dataclass(frozen=True)
+class _Making:
+    """What every agent is made of. batches: its points, those that it began with first."""
+
+    folder: AgentFolder
+    task: Task
+    settings: Settings
+    batches: list[Batch]
+    store: Store
+    signer: Signer
+    now: int
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def tick_rate(self) -> float:
+        return self.folder.neighborhood.tick_rate
+
+    @property
+    def start(self) -> NDArray[np.float64]:
+        return np.zeros(self.folder.neighborhood.dimension)
+
+    def agent(self, points: Batch, clock: Clock, protection: Protection | None = None) -> LearningAgent:
+        problem = self.settings.problem(points.features, points.targets)
+        return make_agent(
+            self.name, problem, _weights(self.folder), clock, protection=protection, now=self.now
+        )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What differs between agents by what they may spend, and on what."""
+
+    agent: LearningAgent
+    clock: Clock
+    outbox: Outbox
+    growth: Growth
+    gate: Spender | None = None
+    meter: Meter | None = None
+
+
+def _plain(making: _Making) -> _Parts:
+    points, store = joined(making.batches), making.store
+    clock = RenewedClock(PoissonClock(making.tick_rate), making.task.updates, store)
+    agent = making.agent(points, clock)
+    growth = OneBudget(making.settings, points, store, agent, is_private=making.task.privacy == "dp")
+    return _Parts(agent, clock, PlainOutbox(making.signer, store, making.start), growth)
+
+
+def _by_one_budget(making: _Making, privacy: OwnBudget, opened: ExitStack) -> _Parts:
+    points, meter = joined(making.batches), privacy.meter
+    ledger = opened.enter_context(Ledger.open(making.folder.state, making.name))
+    gate = MeteredGate(meter, len(points.targets), ledger, SecureNoise(), start=making.start)
+    protection = Protection(gate, privacy.clip)
+    clock = PoissonClock(making.tick_rate, limit=privacy.updates)
+    agent = making.agent(points, clock, protection)
+    growth = OneBudget(making.settings, points, making.store, agent, protection, is_private=True)
+    return _Parts(agent, clock, GateOutbox(making.signer, gate, ledger, privacy.updates), growth, gate, meter)
+
+
+def _by_batches(making: _Making, privacy: OwnBudget, opened: ExitStack) -> _Parts:
+    meter, ledgers = privacy.meter, BatchLedgers(making.folder.state, making.name)
+    opened.callback(ledgers.close)
+
+    def open_gate(place: int, batch: Batch, start: NDArray[np.float64]) -> tuple[Gate, Ledger]:
+        ledger = ledgers.open(place)
+        return Gate(plan_of_batch(meter, batch, ledger), ledger, SecureNoise(), start=start), ledger
+
+    gates = BatchGates(open_gate, making.batches, making.start, ledgers.make)
+    clock = PoissonClock(making.tick_rate)
+    weights = _weights(making.folder)
+    agent = BatchAgent(making.name, making.settings, gates, privacy.clip, weights, clock, now=making.now)
+    growth = ByBatches(agent, gates, making.store)
+    return _Parts(agent, clock, BatchOutbox(making.signer, gates), growth, gates, meter)
 
 
 class RenewedClock:
@@ -113,15 +187,13 @@ def check_label(agent: str, task: Task, privacy: NoPrivacy | OwnBudget) -> None:
         )
 
 
-def _problem(folder: AgentFolder, settings: Settings, points: Batch) -> Problem:
-    problem = settings.problem(points.features, points.targets)
-    if problem.dimension != folder.neighborhood.dimension:
+def _check_dimension(folder: AgentFolder, settings: Settings, points: Batch) -> None:
+    dimension, n_features = settings.loss.outputs * points.features.shape[1], points.features.shape[1]
+    if dimension != folder.neighborhood.dimension:
         raise NetworkError(
-            f"agent {folder.name!r}: models of its {points.features.shape[1]} features have "
-            f"{problem.dimension} coordinates, and those of the network {folder.neighborhood.dimension}; "
-            "give it the same ones"
+            f"agent {folder.name!r}: models of its {n_features} features have {dimension} coordinates, and "
+            f"those of the network {folder.neighborhood.dimension}; give it the same ones"
         )
-    return problem
 
 
 def _weights(folder: AgentFolder) -> dict[Any, float]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from murmura.errors import MurmuraError, NetworkError
 from murmura.net.folder import IDENTITY_FOLDER, HostFolder
 from murmura.net.host import Host, Resident
 from murmura.net.identity import TlsFiles
-from murmura.net.logs import EventLog
+from murmura.net.logs import EventLog, place_of
 from murmura.net.metrics import MetricsServer
 from murmura.net.resident import open_resident
 from murmura.net.signing import Verifier
@@ -22,27 +23,40 @@ from murmura.net.zenoh_log import RefusedConnections
 
 
 def run_folder(path: Path) -> None:
-    """In the foreground, until SIGTERM or Ctrl-C."""
-    asyncio.run(_run(path))
+    """In the foreground, until SIGTERM or Ctrl-C.
+
+    What an error that nobody expected says may have been computed from data, and what a process says when
+    it ends is written down: so it says where that was, and no more.
+    """
+    try:
+        asyncio.run(_run(path))
+    except (MurmuraError, OSError):
+        raise
+    except Exception as error:
+        raise NetworkError(
+            f"{path}: ended by an error that should not happen, {type(error).__name__} at {place_of(error)}"
+        ) from None
 
 
 async def _run(path: Path) -> None:
-    async with open_host(HostFolder.read(path), watch_refusals=True) as host:
+    async with open_host(HostFolder.read(path), owns_process=True) as host:
         await host.run()
 
 
 @asynccontextmanager
-async def open_host(folder: HostFolder, *, watch_refusals: bool = False) -> AsyncIterator[Host]:
+async def open_host(folder: HostFolder, *, owns_process: bool = False) -> AsyncIterator[Host]:
     """The host of a folder, not started yet, with its log and its metrics.
 
-    watch_refusals: count the connections that were turned away. It reads zenoh's log from the standard
-    output of the process, which a program that embeds an agent keeps for itself.
+    owns_process: whether the process runs agents and nothing else. Then connections that were turned away
+    are counted, for which zenoh's log is read from the standard output; and what goes wrong in the loop
+    goes to the log alone. A program that embeds an agent keeps both for itself.
     """
     with ExitStack() as opened:
         log = EventLog.to_file(folder.log_file)
         opened.callback(log.close)
         refused = None
-        if watch_refusals:
+        if owns_process:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: _note(log, context))
             refused = RefusedConnections(
                 asyncio.get_running_loop(), lambda why: log("connection refused", text=why)
             )
@@ -70,6 +84,12 @@ async def open_host(folder: HostFolder, *, watch_refusals: bool = False) -> Asyn
             opened.callback(server.close)
             log("metrics", port=server.port)
         yield host
+
+
+def _note(log: EventLog, context: Mapping[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, BaseException):
+        log.failure("unexpected error", error)
 
 
 def _residents(folder: HostFolder, link: ZenohLink, log: EventLog) -> list[Resident]:

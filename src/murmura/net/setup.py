@@ -265,6 +265,7 @@ def agent_toml(name: str, privacy: OwnBudget | None) -> str:
             f"updates = {privacy.updates}",
             f"clip = {privacy.clip!r}",
             f'mechanism = "{privacy.mechanism}"',
+            f'growth = "{privacy.growth}"  # what added points pay from; stays as it is at the first start',
         ]
     return "\n".join(lines) + "\n"
 

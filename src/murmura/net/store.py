@@ -219,7 +219,12 @@ def _batch(features: bytes, targets: bytes) -> Batch:
 
 
 def _connect(folder: Path) -> sqlite3.Connection:
-    """With a write-ahead log that is synced at every commit, so that a commit is one append."""
+    """With a write-ahead log that is synced at every commit, so that a commit is one append.
+
+    The file holds points that were added: nobody but the owner may read it, nor the log, which takes over
+    its mode.
+    """
+    (folder / NAME).touch(mode=0o600)
     connection = sqlite3.connect(
         folder / NAME, isolation_level=None, timeout=SECONDS_TO_WAIT_FOR_READERS, check_same_thread=False
     )

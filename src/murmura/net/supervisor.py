@@ -150,7 +150,7 @@ class _Child:
     def _started(self) -> subprocess.Popen[bytes]:
         self._began = time.monotonic()
         self._errors.parent.mkdir(parents=True, exist_ok=True)
-        with self._errors.open("wb") as errors:
+        with open(self._errors, "wb", opener=_for_the_owner) as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "murmura.cli", "agent", "run", str(self.host)],
                 stdin=subprocess.DEVNULL,
@@ -159,6 +159,10 @@ class _Child:
                 # Ctrl-C is for the supervisor, which stops its processes in order.
                 start_new_session=True,
             )
+
+
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def stop_running(folder: Path) -> None:

@@ -29,6 +29,7 @@ class Task:
     """The keys of [objective] in a configuration, whether models are private, and when agents stop.
 
     updates: after so many an agent wakes no more; None goes on for ever.
+    leaks: what the network was made of that tells of private data, such as its graph; one per line.
     """
 
     loss: str
@@ -41,6 +42,7 @@ class Task:
     width: float = 1.0
     updates: int | None = None
     magnitude_bound: float = MAGNITUDE_BOUND
+    leaks: str = ""
 
     @classmethod
     def of(cls, neighborhood: Neighborhood) -> Self:
@@ -59,6 +61,11 @@ class Task:
 
     def to_settings(self) -> dict[str, Setting]:
         return asdict(self)
+
+    @property
+    def known_leaks(self) -> tuple[str, ...]:
+        """Outside every guarantee."""
+        return tuple(self.leaks.splitlines())
 
     def learning(self) -> Settings:
         """What an agent's update is made of."""

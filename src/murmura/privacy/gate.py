@@ -102,6 +102,10 @@ class Gate:
         """What was released last. Send it again after a restart: same number, same bytes, no cost."""
         return self._last
 
+    def next_event(self) -> Mechanism:
+        """What the next release spends; BudgetSpent if there is none."""
+        return self._next_event(None)
+
     def prepare(self, dimension: int, *, event: Mechanism | None = None) -> None:
         """Draw the noise of the next release now, so that on the tick nobody can time the sampler.
 

@@ -251,9 +251,7 @@ class World:
         parts.change_agent(agent)
         is_private = self.privacy == "dp"
         if not is_private or self.grows:
-            machine.growth = OneBudget(
-                SETTINGS, machine.points, store, agent, protection, is_private=is_private
-            )
+            machine.growth = OneBudget(SETTINGS, points, store, agent, protection, is_private=is_private)
         intake = parts.intake(
             name,
             NETWORK,

@@ -1,0 +1,455 @@
+"""Hostile peers over real sockets and certificates: what each tries, and the counter that tells of it.
+
+docs/threat-model.md has the list, in this order. At the door: who has no business here. On the wire: hosts
+with a certificate that say what they may not. Among neighbors: an agent of the network that lies. What is
+in a message is tried out by the million in test_fuzz.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import zenoh
+from tests.network.hosts import MAX_BYTES, NETWORK, Recorder, World, enemy, free_ports, keys_of, until
+from tests.network.processes import DIMENSION, TOLERANCE, Processes, RealNetwork, wait_for
+from tests.network.signers import Signer
+
+import murmura.net
+from murmura.net.folder import signing_key_of
+from murmura.net.identity import Authority, TlsFiles
+from murmura.net.setup import free_addresses
+from murmura.net.wire import FRAME
+from murmura.net.zenoh_link import SHARE
+from murmura.net.zenoh_settings import Keys
+from murmura.privacy.messages import HEADER, MAGIC
+
+HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
+EDGES = [("anna", "ada"), ("anna", "ben"), ("ben", "carl"), ("ada", "carl")]
+QUIET = 0.3  # seconds: what has not come by then is taken not to come
+GIGABYTE = 2**30
+
+
+def run(main):
+    return asyncio.run(main())
+
+
+def session_of(link):
+    assert link._session is not None
+    return link._session
+
+
+# At the door
+
+
+async def knock(address, authority_file, files=None):
+    """As a zenoh peer that tries again for as long as it is let."""
+    async with enemy(files, authority_file, address) as session:
+        await asyncio.sleep(1.5)
+        assert not session.info.peers_zid()
+
+
+async def shout(address):
+    """As somebody who does not even speak TLS."""
+    with socket.create_connection(address.split(":")) as stream:
+        stream.sendall(random.Random(0).randbytes(10_000))
+        await asyncio.sleep(0.5)
+
+
+@pytest.mark.network
+def test_who_has_no_certificate_of_ours_is_counted_and_changes_nothing(tmp_path):
+    """Real processes; at the end every agent holds the last models of its neighbors and of nobody else."""
+    network = RealNetwork(tmp_path / "net", free_addresses("127.0.0.1", 3), tick_rate=100.0)
+    ours = TlsFiles.of(network.path("agent0") / "identity").authority
+    theirs = World(tmp_path / "theirs", {"agent1": ["agent1"]}, authority=Authority.new(NETWORK))
+    address = json.loads((network.folder / "authority" / "network.json").read_text())["addresses"][0]
+    tries = {
+        "peer sent no certificates": lambda: knock(address, ours),
+        # It trusts our authority, or it would not even try; but its own certificate is of the other one.
+        "invalid peer certificate": lambda: knock(address, ours, theirs.files("agent1")),
+        "corrupt message": lambda: shout(address),
+    }
+
+    def victim():
+        return json.loads((network.path("agent0") / "state" / "status.json").read_text())
+
+    with Processes(network) as processes:
+        processes.start(*network.names)
+        wait_for(network.all_meet, 60, "all meet")
+        for reason, attack in tries.items():
+            before = victim()["refused"]
+            asyncio.run(attack())
+            wait_for(lambda before=before: victim()["refused"] > before, 10, f"it is counted: {reason}")
+            assert reason in (network.path("agent0") / "state" / "events.log").read_text()
+        wait_for(lambda: network.gap() <= TOLERANCE, 60, "all learn as if nothing had happened")
+        assert network.all_meet()
+        processes.stop()
+    assert victim()["strangers"] == 0
+    assert victim()["agents"][0]["dropped"] == {}
+    network.assert_whole()
+    network.assert_nobody_is_ahead()
+    assert set(network.held_by("agent0")) == {"agent1", "agent2"}
+
+
+# On the wire
+
+
+class TestEnemies:
+    """Hosts of all sorts: whatever they say, no agent hears a word of it."""
+
+    @staticmethod
+    async def speak(session, host="east", agent="ben"):
+        """Everything that an enemy might try under somebody's name."""
+        keys = keys_of(host)
+        token = session.liveliness().declare_token(keys.alive(agent, "one"))
+        for _ in range(20):
+            session.put(keys.model(agent), b"forged")
+            session.put(keys.greeting(agent, "anna"), b"forged")
+            await asyncio.sleep(0.02)
+        token.undeclare()
+        await asyncio.sleep(QUIET)
+
+    def test_without_a_certificate_there_is_no_link(self, tmp_path):
+        async def main():
+            world = World(tmp_path, HOSTS)
+            async with (
+                world.running(EDGES) as (links, agents),
+                enemy(None, world.files("north").authority, world.address("north")) as session,
+            ):
+                await self.speak(session)
+                assert not session.info.peers_zid()
+                return [agent.heard() for agent in agents.values()], links["north"].strangers
+
+        assert run(main) == ([[]] * 4, 0)
+
+    def test_a_certificate_of_another_authority_opens_no_link(self, tmp_path):
+        async def main():
+            world = World(tmp_path / "ours", HOSTS)
+            theirs = World(tmp_path / "theirs", HOSTS, authority=Authority.new(NETWORK))
+            # It trusts our authority, or it would not even try; but its own certificate is of the other one.
+            async with (
+                world.running(EDGES) as (links, agents),
+                enemy(
+                    theirs.files("east"), world.files("north").authority, world.address("north")
+                ) as session,
+            ):
+                await self.speak(session)
+                assert not session.info.peers_zid()
+                return [agent.heard() for agent in agents.values()], links["north"].strangers
+
+        assert run(main) == ([[]] * 4, 0)
+
+    def test_a_host_that_is_no_neighbor_is_counted_and_hears_and_says_nothing(self, tmp_path):
+        async def main():
+            world = World(tmp_path, {**HOSTS, "west": ["mallory"]})
+            overheard = []
+            async with (
+                world.running(EDGES) as (links, agents),
+                enemy(world.files("west"), world.files("north").authority, world.address("north")) as session,
+            ):
+                watching = session.declare_subscriber(
+                    "**", zenoh.handlers.Callback(overheard.append), allowed_origin=zenoh.Locality.REMOTE
+                )
+                await until(lambda: links["north"].strangers == 1)
+                await self.speak(session)
+                await self.speak(session, host="west", agent="mallory")
+                links["north"].publish("anna", b"not for everyone")
+                await until(lambda: agents["ben"].heard())
+                await asyncio.sleep(QUIET)
+                watching.undeclare()
+                return agents["anna"].heard(), agents["anna"].up(), overheard
+
+        assert run(main) == ([], {"ada", "ben"}, [])
+
+    def test_a_neighboring_host_cannot_speak_under_another_hosts_name(self, tmp_path):
+        async def main():
+            world = World(tmp_path, HOSTS)
+            async with world.running(EDGES) as (links, agents):
+                await links["south"].close()
+                async with enemy(
+                    world.files("south"), world.files("north").authority, world.address("north")
+                ) as session:
+                    await until(lambda: len(session.info.peers_zid()) == 1)
+                    await self.speak(session, host="east", agent="ben")
+                    return agents["anna"].heard(), agents["ada"].heard(), agents["anna"].up()
+
+        assert run(main) == ([], [], {"ada", "ben"})
+
+    def test_a_neighboring_host_that_speaks_for_an_agent_of_another_one_is_counted(self, tmp_path):
+        async def main():
+            world = World(tmp_path, HOSTS)
+            async with world.running(EDGES) as (links, agents):
+                await links["south"].close()
+                async with enemy(
+                    world.files("south"), world.files("north").authority, world.address("north")
+                ) as session:
+                    await until(lambda: len(session.info.peers_zid()) == 1)
+                    await self.speak(session, host="south", agent="ben")
+                    return agents["anna"].heard(), agents["anna"].up(), links["north"].dropped("anna")
+
+        heard, up, dropped = run(main)
+        assert (heard, up) == ([], {"ada", "ben"})
+        # Twenty models that anna would listen to, and twenty greetings to her.
+        assert dropped == {"stolen_name": 40}
+
+    def test_greetings_to_made_up_names_take_no_memory(self, tmp_path):
+        async def main():
+            world = World(tmp_path, HOSTS)
+            async with world.running(EDGES) as (links, _):
+                await links["south"].close()
+                async with enemy(
+                    world.files("south"), world.files("north").authority, world.address("north")
+                ) as session:
+                    await until(lambda: len(session.info.peers_zid()) == 1)
+                    for sender in ("ben", "carl", "nobody"):
+                        for i in range(500):
+                            session.put(keys_of("south").greeting(sender, f"ghost{i}"), b"boo")
+                    await until(lambda: links["north"].traffic.messages_in >= 100)
+                    await asyncio.sleep(QUIET)
+                    return set(links["north"]._dropped), len(session_of(links["north"]).inbox)
+
+        assert run(main) == (set(), 0)
+
+    def test_a_stolen_session_identifier_gives_no_rights(self, tmp_path):
+        """zenoh lets a second link join a session by its identifier: only its owner must be able to.
+
+        Only north dials here: while nobody has dialled north from east's session, that link is still free.
+        """
+
+        async def main():
+            world = World(tmp_path, {"north": ["anna"], "east": ["ben"], "west": ["mallory"]})
+            links = {"north": world.link("north"), "east": world.link("east")}
+            agents = {"anna": Recorder(), "ben": Recorder()}
+            (nowhere,) = free_ports(1)
+            anna = next(place for place in world.places if place.name == "anna")
+            links["east"].learn([replace(anna, address=f"127.0.0.1:{nowhere}")])
+            links["north"].attach("anna", agents["anna"], ["ben"])
+            links["east"].attach("ben", agents["ben"], ["anna"])
+            async with AsyncExitStack() as opened:
+                for link in links.values():
+                    await link.refresh()
+                    opened.push_async_callback(link.close)
+                await until(lambda: agents["anna"].up() and agents["ben"].up())
+                identifier = str(session_of(links["east"])._session.zid())
+                async with enemy(
+                    world.files("west"),
+                    world.files("north").authority,
+                    world.address("north"),
+                    identifier=identifier,
+                ) as session:
+                    await self.speak(session)
+                links["east"].publish("ben", b"genuine")
+                await until(lambda: agents["anna"].heard())
+                return agents["anna"].heard()
+
+        assert run(main) == [("model", "ben", b"genuine")]
+
+    def test_of_a_message_that_is_too_long_only_the_beginning_is_looked_at(self, tmp_path):
+        """Above its own limit zenoh drops it, tells nobody, and keeps the link: there is nothing to count."""
+
+        async def main():
+            async with World(tmp_path, HOSTS).running(EDGES) as (links, agents):
+                links["east"].publish("ben", b"x" * 60_000)
+                links["east"].publish("ben", b"x" * 20_000_000)
+                links["east"].publish("ben", b"short")
+                await until(lambda: ("model", "ben", b"short") in agents["anna"].events)
+                return [len(data) for _, _, data in agents["anna"].heard()], agents["anna"].up()
+
+        assert run(main) == ([MAX_BYTES + 1, len(b"short")], {"ada", "ben"})
+
+    def test_a_flood_is_counted_and_others_are_heard(self, tmp_path):
+        async def main():
+            async with World(tmp_path, HOSTS).running(EDGES) as (links, agents):
+                inbox = session_of(links["north"]).inbox
+                session = session_of(links["east"])
+                flood = asyncio.to_thread(
+                    lambda: [session.publish("ben", b"f" * 1000) for _ in range(20_000)]
+                )
+                task = asyncio.create_task(flood)
+                most = 0
+                while not task.done():
+                    most = max(most, len(inbox))
+                    links["south"].publish("carl", b"honest")
+                    await asyncio.sleep(0.01)
+                await task
+                await until(lambda: ("model", "carl", b"honest") in agents["ada"].events)
+                await until(lambda: links["north"].dropped("anna")["flooded"] > 0)
+                return most, agents["ada"].heard()
+
+        most, heard = run(main)
+        # One share for each of the two agents that send to this host, and their comings and goings.
+        assert most <= 4 * SHARE
+        assert set(heard) == {("model", "carl", b"honest")}
+
+
+# Among neighbors
+
+
+class Liar:
+    """A neighbor with a certificate and a key of the network, that says what it likes."""
+
+    def __init__(self, network, name, session):
+        self.signer = Signer(name)
+        self.signer.key = signing_key_of(network.path(name), name)
+        self.stranger = Signer("somebody else")
+        self._session, self._key = session, Keys(NETWORK, name).model(name)
+
+    def honest(self, number):
+        return self.model(number, np.full(DIMENSION, number / 10))
+
+    def model(self, number, vector, **fields):
+        return self.signer.model(number, vector, **fields)
+
+    def say(self, data):
+        self._session.put(self._key, data)
+
+
+def with_value(value):
+    vector = np.full(DIMENSION, 0.1)
+    vector[1] = value
+    return vector
+
+
+# What was said before: honest messages 1 and 2. How often it is tried: no more than a neighbor may send.
+TRIES = 20
+GOOD = np.full(DIMENSION, 0.3)
+GARBAGE = [random.Random(i).randbytes(100) for i in range(TRIES)]
+CLAIMS = {
+    "in the envelope": FRAME + b"\x92\xc6" + GIGABYTE.to_bytes(4, "big") + b"body",
+    "of a text": FRAME + b"\x92\xdb" + GIGABYTE.to_bytes(4, "big") + b"body",
+    "of a list": FRAME + b"\xdd" + GIGABYTE.to_bytes(4, "big"),
+}
+ATTACKS = {
+    "garbage bytes": ("malformed", lambda liar: GARBAGE),
+    "a message cut short": ("malformed", lambda liar: [liar.model(3, GOOD)[:-9]] * TRIES),
+    "a claim of a gigabyte": ("malformed", lambda liar: [*CLAIMS.values()]),
+    "a claim of a gigabyte of coordinates, signed": (
+        "malformed",
+        lambda liar: [
+            liar.model(3, GOOD, payload=HEADER.pack(MAGIC, 3, GIGABYTE // 8) + GOOD.tobytes()),
+        ],
+    ),
+    "more bytes than a message has": ("oversized", lambda liar: [bytes(60_000)] * TRIES),
+    "not a number": ("not_finite", lambda liar: [liar.model(3, with_value(np.nan))] * TRIES),
+    "infinity": ("not_finite", lambda liar: [liar.model(3, with_value(-np.inf))] * TRIES),
+    "1e300": ("too_large", lambda liar: [liar.model(3, with_value(1e300))] * TRIES),
+    "too few coordinates": ("wrong_dimension", lambda liar: [liar.model(3, GOOD[1:])] * TRIES),
+    "another agent's name": ("stolen_name", lambda liar: [liar.model(3, GOOD, sender="agent1")] * TRIES),
+    "another one's key": (
+        "bad_signature",
+        lambda liar: [liar.stranger.model(3, GOOD, sender="agent2")] * TRIES,
+    ),
+    "a message of another network": (
+        "wrong_network",
+        lambda liar: [liar.model(3, GOOD, network="forest")] * TRIES,
+    ),
+    "a private model where models are not": (
+        "wrong_label",
+        lambda liar: [liar.model(3, GOOD, privacy="dp")] * TRIES,
+    ),
+    "a replay": ("replayed", lambda liar: [liar.honest(1)] * TRIES),
+    "two messages under one number": ("equivocation", lambda liar: [liar.model(2, GOOD)] * TRIES),
+    "a flood": ("flooded", lambda liar: [liar.honest(2)] * 3000),
+}
+
+
+@dataclass
+class Outcome:
+    """Of a run with a liar: what the honest agents sent last, what their victim holds and what it counted."""
+
+    models: np.ndarray
+    held: dict[str, bytes]
+    sent: bytes
+    dropped: dict[str, int]
+
+
+@asynccontextmanager
+async def beside_a_liar(folder):
+    """Two honest agents, in this process but over real links, and a third that has said 1 and 2."""
+    network = RealNetwork(folder, free_addresses("127.0.0.1", 3), tick_rate=100.0)
+    files = TlsFiles.of(network.path("agent2") / "identity")
+    async with (
+        murmura.net.Agent(network.path("agent0")) as victim,
+        murmura.net.Agent(network.path("agent1")) as other,
+    ):
+        await until(lambda: victim.status.neighbors_up == other.status.neighbors_up == 1)
+        async with AsyncExitStack() as links:
+            liars = []
+            for agent in (victim, other):
+                address = agent._resident.neighborhood.place.address
+                session = await links.enter_async_context(enemy(files, files.authority, address))
+                await until(lambda session=session: len(session.info.peers_zid()) == 1)
+                liar = Liar(network, "agent2", session)
+                for number in (1, 2):
+                    liar.say(liar.honest(number))
+                intake = agent._resident.node.intake
+                await until(lambda intake=intake: intake.last_number("agent2") == 2)
+                liars.append(liar)
+            yield victim, other, liars[0]
+
+
+async def outcome(victim, other):
+    """Once both have learned for long enough to be where they end."""
+    so_far = min(victim.status.updates, other.status.updates)
+    await until(lambda: min(victim.status.updates, other.status.updates) >= so_far + 200, seconds=60)
+    node = victim._resident.node
+    other._resident.node.agent.next_tick = None  # its last message is the one that the victim is to hold
+    sent = other._resident.node.sent
+    await until(lambda: node.intake.last_number("agent1") == sent.number)
+    return Outcome(
+        np.stack([victim.released, other.released]),
+        {name: node.intake.last_data(name) for name in ("agent1", "agent2")},
+        sent.data,
+        dict(victim.status.dropped),
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """What becomes of the two where the third has said its honest words and nothing else."""
+
+    async def main():
+        async with beside_a_liar(tmp_path_factory.mktemp("honest") / "net") as (victim, other, _):
+            return await outcome(victim, other)
+
+    return run(main)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_neighbor_that_lies_is_counted_and_changes_nothing(tmp_path, undisturbed, attack):
+    reason, messages = ATTACKS[attack]
+
+    async def main():
+        async with beside_a_liar(tmp_path / "net") as (victim, other, liar):
+            hostile = messages(liar)
+            for data in hostile:
+                liar.say(data)
+            least = 1 if reason == "flooded" else len(hostile)
+            await until(lambda: victim.status.dropped.get(reason, 0) >= least)
+            return await outcome(victim, other), liar.honest(2)
+
+    found, honest = run(main)
+    assert set(found.dropped) == {reason}
+    assert found.held == {"agent1": found.sent, "agent2": honest}
+    np.testing.assert_allclose(found.models, undisturbed.models, rtol=0, atol=1e-6)
+    assert undisturbed.dropped == {}
+
+
+@pytest.mark.network
+def test_an_honest_neighbor_that_says_something_else_changes_the_models(tmp_path, undisturbed):
+    """Else the test above would show nothing."""
+
+    async def main():
+        async with beside_a_liar(tmp_path / "net") as (victim, other, liar):
+            liar.say(liar.model(3, np.full(DIMENSION, -0.5)))
+            return await outcome(victim, other)
+
+    found = run(main)
+    assert np.abs(found.models - undisturbed.models).max() > 1e-3

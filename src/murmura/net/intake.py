@@ -67,6 +67,7 @@ class AcceptedGreeting:
 
     mine: its last message, if that is new here; `data` holds its bytes.
     yours: what it last got from this agent, if that is shown with a signature that holds.
+    is_answer: the neighbor waits for no answer.
     """
 
     sender: str
@@ -75,6 +76,7 @@ class AcceptedGreeting:
     mine: Accepted | None
     data: bytes | None
     yours: Echo | None
+    is_answer: bool
 
 
 class _Duplicate(Exception):
@@ -219,11 +221,15 @@ class Intake:
         peer.agrees = greeting.weight == peer.key.weight
         if not peer.agrees:
             self.dropped["weight"] += 1
-            return AcceptedGreeting(claimed_sender, greeting.version, False, None, None, yours)
+            return AcceptedGreeting(
+                claimed_sender, greeting.version, False, None, None, yours, greeting.is_answer
+            )
         self.accepted += 1
         mine = self._shown(claimed_sender, peer, greeting)
         shown = None if mine is None else greeting.mine
-        return AcceptedGreeting(claimed_sender, greeting.version, True, mine, shown, yours)
+        return AcceptedGreeting(
+            claimed_sender, greeting.version, True, mine, shown, yours, greeting.is_answer
+        )
 
     def _admitted(self, sender: str) -> _Peer:
         """A neighbor that has not sent too much of late."""
@@ -317,14 +323,15 @@ class Intake:
             raise Rejected("equivocation")
 
     def _check_signature(self, opened: Opened, public_key: bytes) -> None:
+        if opened.proven_by == public_key:
+            return
         if not self._verifier.holds(public_key, opened.content, opened.signed.signature):
             raise Rejected("bad_signature")
+        opened.proven_by = public_key
 
     def _checked_vector(self, opened: Opened, sizes: range) -> NDArray[np.float64]:
-        vector = opened.vector
-        if vector.size not in sizes:
+        if opened.vector.size not in sizes:
             raise Rejected("wrong_dimension")
-        largest = np.abs(vector).max()  # not a number, if any coordinate is none
-        if not largest <= self._bound:
-            raise Rejected("too_large" if math.isfinite(largest) else "not_finite")
-        return vector
+        if not opened.largest <= self._bound:
+            raise Rejected("too_large" if math.isfinite(opened.largest) else "not_finite")
+        return opened.vector

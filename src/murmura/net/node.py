@@ -36,12 +36,13 @@ from murmura.privacy.messages import Relay
 
 # A neighbor that is up and does not answer is waited for so long before a release.
 PATIENCE: Final = 5 * SECOND
-# At most one greeting in this time goes to a neighbor, and one that did not answer is asked again after it.
+# A neighbor is answered at most once in this time. One that did not answer is greeted again after it, and
+# then after twice as long each time: answers that are late because of the load must not add to it.
 GREETING_GAP: Final = 1 * SECOND
-# Neighbors that are up greet each other at least this often, for the sake of what was lost.
+# A neighbor that is up hears from the agent at least this often, for the sake of what was lost.
 GREETING_PERIOD: Final = 30 * SECOND
 # What was received is written to disk after this time, in one go.
-WRITING_GAP: Final = 1 * SECOND
+WRITING_GAP: Final = 5 * SECOND
 
 Obstacle: TypeAlias = Literal["behind", "ledger", "store"]
 
@@ -67,6 +68,7 @@ class _Tie:
     up_since: int | None = None
     has_greeted: bool = False  # since it came up
     greeted_at: int | None = None  # when this agent last greeted it
+    unanswered: int = 0  # greetings, since it last greeted
 
 
 class Node:
@@ -167,13 +169,13 @@ class Node:
         now, tie = self._time.now(), self._ties[sender]
         # One that names another weight has not said what is needed: it is asked again until both agree.
         tie.has_greeted = tie.up_since is not None and greeting.agrees
+        tie.unanswered = 0
         if greeting.yours is not None:
             self._compare(Sent(greeting.yours.number, greeting.yours.data), now)
         if greeting.mine is not None:
             self._take(sender, greeting.mine)
-        # Whoever greets may be waiting for an answer; so that no two greet each other for ever, not at once.
-        if tie.greeted_at is None or tie.greeted_at + GREETING_GAP <= now:
-            self._greet(sender, tie, now)
+        if not greeting.is_answer and (tie.greeted_at is None or tie.greeted_at + GREETING_GAP <= now):
+            self._greet(sender, tie, now, is_answer=True)
         self._plan_greetings()
 
     def on_presence(self, neighbor: str, is_up: bool) -> None:
@@ -181,7 +183,7 @@ class Node:
         if tie is None:
             return
         now = self._time.now()
-        tie.has_greeted = False
+        tie.has_greeted, tie.unanswered = False, 0
         tie.up_since = now if is_up else None
         if is_up:
             self._greet(neighbor, tie, now)
@@ -306,24 +308,28 @@ class Node:
             self._forgotten.clear()
             self._write_at = None
 
-    def _greet(self, name: str, tie: _Tie, now: int) -> None:
+    def _greet(self, name: str, tie: _Tie, now: int, *, is_answer: bool = False) -> None:
         tie.greeted_at = now
+        tie.unanswered += not is_answer
         greeting = Greeting(
             float(self.agent.neighbors[name].weight),
             self._version,
             None if self.obstacle == "behind" else self._outbox.last.data,
             self.intake.last_data(name),
+            is_answer,
         )
         self._transport.send(self.name, name, greet(greeting))
 
     def _greeting_due(self, tie: _Tie) -> int | None:
-        """Soon where an answer is missing, else after a while; none to a neighbor that is down."""
+        """Soon where an answer is missing, else after a silence; none to a neighbor that is down."""
         if tie.up_since is None or tie.greeted_at is None:
             return tie.up_since
-        return tie.greeted_at + (GREETING_PERIOD if tie.has_greeted else GREETING_GAP)
+        if not tie.has_greeted:
+            return tie.greeted_at + min(GREETING_GAP << max(0, tie.unanswered - 1), GREETING_PERIOD)
+        return max(tie.greeted_at, self.last_release_time or 0) + GREETING_PERIOD
 
     def _plan_greetings(self) -> None:
-        """Worked out when something has changed, which is seldom, and not at every tick."""
+        """Worked out when something has changed, which is seldom; a release in between only puts it off."""
         dues = map(self._greeting_due, self._ties.values())
         self._greet_at = min((due for due in dues if due is not None), default=None)
 

@@ -62,7 +62,9 @@ class State:
 class Store(Protocol):
     """Every method has its effect when it returns; one that raises may have it or not.
 
-    Effects outlast the process; all but `save_received` outlast a power cut too.
+    Effects outlast the process. Those of `mark_behind` and `add_batch` outlast a power cut too. What was
+    sent or received need not: without privacy a neighbor shows an agent what it had sent, and with privacy
+    what was sent is in the ledger, which outlasts everything.
     """
 
     def load(self) -> State: ...
@@ -134,13 +136,14 @@ class FileStore:
                 [_batch(*row) for row in run("SELECT features, targets FROM batch ORDER BY number")],
             )
 
+    # Neighbors have these two and send them again: it is enough if they outlast the process. To wait for
+    # the disk would cost a gateway more than all else that it does.
+
     def save_sent(self, sent: Sent) -> None:
-        with self._transaction() as run:
+        with self._transaction(synchronous="NORMAL") as run:
             run("INSERT OR REPLACE INTO sent VALUES (0, ?, ?)", (sent.number, sent.data))
 
     def save_received(self, received: Mapping[str, bytes], forgotten: Iterable[str] = ()) -> None:
-        # Neighbors send these again: it is enough if they outlast the process. To wait for the disk would
-        # cost a gateway more than all else that it does.
         with self._transaction(synchronous="NORMAL") as run:
             for sender in forgotten:
                 run("DELETE FROM received WHERE sender = ?", (sender,))

@@ -115,20 +115,27 @@ class Greeting(Fields, tag="greeting", frozen=True):
     weight, version: of their tie, and of the sender's roster.
     mine: the sender's last message.
     yours: the receiver's last model that the sender holds, as the receiver signed it.
+    is_answer: an answer is not answered.
     """
 
     weight: float
     version: Number
     mine: bytes | None
     yours: bytes | None
+    is_answer: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Opened:
-    """A message that follows the schema; whether the signature holds is yet to be asked."""
+    """A message that follows the schema; whether the signature holds is yet to be asked.
+
+    proven_by: the public key under which its signature was found to hold. All agents of a process that get
+    the same bytes share this object, and what is worked out here once is not worked out again.
+    """
 
     body: Body
     signed: Signed
+    proven_by: bytes | None = None
 
     @cached_property
     def content(self) -> bytes:
@@ -146,6 +153,11 @@ class Opened:
         if number != (body.number if isinstance(body, ModelBody) else body.round):
             raise Rejected("malformed")
         return vector
+
+    @cached_property
+    def largest(self) -> float:
+        """Of the coordinates, whatever their sign; not a number, if any of them is none."""
+        return float(np.abs(self.vector).max())
 
 
 def limit(dimension: int) -> int:

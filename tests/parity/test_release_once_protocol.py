@@ -102,9 +102,7 @@ def test_a_silent_neighbor_is_left_out_after_a_time_out():
     released = ReleaseOnce(BUDGET).release(Problem(task.train, graph))
     agents = {}
     for agent in range(10):
-        public = Public(
-            released.vectors[agent], float(released.variances[agent]), 0.0, signal_power(4)
-        )
+        public = Public(released.vectors[agent], float(released.variances[agent]), 0.0, signal_power(4))
         neighbors, weights = graph.neighbors_of(agent)
         ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
         agents[agent] = TalkingAgent(agent, ties, find_direction(agent, public, ties, 0.15))

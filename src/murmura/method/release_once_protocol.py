@@ -26,8 +26,8 @@ import numpy as np
 from murmura.method.conversation import Conversation, Direction, Public, Sending, Vector
 from murmura.method.lowpass.gossip import PROBE_COLUMNS, Gossip
 from murmura.method.lowpass.reach import find_reach
-from murmura.method.lowpass.rows import Rows, public_noise, weighted
-from murmura.method.quality import Smoothed, correlations, tallies
+from murmura.method.lowpass.rows import NOISE_COLUMNS, Rows, public_noise, weighted
+from murmura.method.quality import SCALARS, Smoothed, correlations, tallies
 from murmura.method.shrinkage import LEAST_CONFIDENCE, kept_share
 
 # Propagation has settled when nobody's row changes by more than this share of the largest entry.
@@ -39,10 +39,15 @@ MOST_SWEEPS: Final = 5000
 
 
 class _Best(NamedTuple):
-    """What is the same for all agents: the largest precision of a release, and whose number is the smallest."""
+    """The same for all agents: the largest precision of a release, and the smallest number, negated."""
 
     precision: float
-    leader: int
+    leader: float
+
+
+def largest_relay(dimension: int) -> int:
+    """How many coordinates a relay has at most: when agents compare their means, from both sides."""
+    return 2 * max(dimension + NOISE_COLUMNS, SCALARS + 2 * NOISE_COLUMNS)
 
 
 def find_direction(
@@ -77,7 +82,7 @@ def find_direction(
 
 
 def _without_noise_in_mean(released: Rows, means: Rows, kept: float, precision: float) -> Rows:
-    """As `ShrunkenMean` does it to all agents; one that released nothing stands at what is kept of the mean."""
+    """As `ShrunkenMean` does it; one that released nothing stands at what is kept of the mean."""
     vectors = released.vectors if precision > 0 else means.vectors
     return Rows(vectors - (1 - kept) * means.vectors, released.noise - (1 - kept) * means.noise)
 

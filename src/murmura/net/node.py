@@ -92,6 +92,9 @@ class Node:
         self.obstacle: Obstacle | None = None
         """Why it releases nothing any more, until it is started again; for ever if it is "behind"."""
         self.failed_updates = 0
+        self.rounds: int | None = None
+        self.is_over: bool | None = None
+        """How far a conversation has come, and whether it has ended (murmura.net.conversing)."""
         self.last_release_time: int | None = None
         self._clock = clock
         self._outbox = outbox

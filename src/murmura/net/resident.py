@@ -16,6 +16,7 @@ from murmura.net.host import Resident
 from murmura.net.intake import Intake
 from murmura.net.learner import Protection, Settings, make_agent
 from murmura.net.node import Node
+from murmura.net.one_release import CONVERSING_RATE, Ground, largest_relay, open_one_release
 from murmura.net.outbox import GateOutbox, PlainOutbox, Signer
 from murmura.net.own import OwnSide
 from murmura.net.signing import Verifier, public_key_of
@@ -50,6 +51,10 @@ def _opened(
     start = np.zeros(problem.dimension)
     key = folder.signing_key()
     signer = Signer(neighborhood.network, name, task.privacy, key, verifier)
+    intake = _intake(folder, task, public_key_of(key), time, verifier)
+    if task.method != "cd":
+        ground = Ground(folder, task, first, store, problem, signer, intake, transport, time)
+        return open_one_release(ground, opened)
     protection, meter = None, None
     if isinstance(privacy, OwnBudget) and first.targets.size:
         ledger = opened.enter_context(Ledger.open(folder.state, name))
@@ -68,7 +73,7 @@ def _opened(
     node = Node(
         agent,
         clock,
-        _intake(folder, task, public_key_of(key), time, verifier),
+        intake,
         outbox,
         store,
         transport,
@@ -142,5 +147,7 @@ def _intake(
         task.magnitude_bound,
         public_key=public_key,
         clock=time.now,
+        relay_dimension=largest_relay(task, neighborhood.dimension),
+        rate=None if task.method == "cd" else CONVERSING_RATE,
         verifier=verifier,
     )

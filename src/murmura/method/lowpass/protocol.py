@@ -48,6 +48,7 @@ from murmura.method.lowpass.filter import DEGREES, next_degrees, step_weights
 from murmura.method.lowpass.gossip import PROBE_COLUMNS, Gossip, Neighborhood
 from murmura.method.lowpass.reach import find_reach
 from murmura.method.lowpass.rows import (
+    NOISE_COLUMNS,
     Rows,
     public_noise,
     quotients,
@@ -70,6 +71,11 @@ class LowPassAgent(TalkingAgent[Outcome]):
 
     def __init__(self, number: int, public: Public, weights: Mapping[int, float]) -> None:
         super().__init__(number, weights, collaborate(number, public, dict(weights)))
+
+
+def largest_relay(dimension: int) -> int:
+    """How many coordinates a relay has at most: when agents compare their means, from both sides."""
+    return 2 * (dimension + NOISE_COLUMNS)
 
 
 def find_direction(

@@ -51,15 +51,7 @@ def ring_with_chords(n_agents, seed, *, isolated=0):
 
 
 def task_of(method: Method, problem: Problem) -> Task:
-    return Task(
-        "logistic",
-        problem.tradeoff,
-        problem.sample_cap,
-        "dp",
-        method=method,
-        round_timeout=TIMEOUT,
-        updates=1,
-    )
+    return Task("logistic", problem.tradeoff, problem.sample_cap, "dp", method=method, round_timeout=TIMEOUT)
 
 
 class Once:

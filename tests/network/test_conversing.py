@@ -197,7 +197,7 @@ def test_hostile_relays_are_dropped_and_counted():
             liar.relay("hop", 0, [2 * RELAY_BOUND]),
             liar.relay("mean/agree", 0, [2 * RELAY_BOUND]),
         ],
-        "wrong_dimension": [liar.relay("hop", 0, np.zeros(1000)), liar.relay("hop", 0, [])],
+        "wrong_dimension": [liar.relay("hop", 0, np.zeros(410)), liar.relay("hop", 0, [])],
         "bad_signature": [liar.relay("hop", 0, [1.0], key=town.lives[1].key)],
         "malformed": [honest[:-1], b"mur\x01"],
         "oversized": [bytes(100_000)],
@@ -293,11 +293,8 @@ def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):
     for journal in (file, memory):
         record = journal.load()
         assert record.rounds == []
-        assert (record.ended.relays, record.ended.rounds, record.ended.direction.quality) == (
-            [b"a", b"b"],
-            3,
-            0.25,
-        )
+        assert (record.ended.relays, record.ended.rounds) == ([b"a", b"b"], 3)
+        assert record.ended.direction.quality == 0.25
         np.testing.assert_array_equal(record.ended.direction.vector, [1.0, 2.0])
     file.end(Ended(None, [], 9))
     assert file.load().ended == Ended(None, [], 9)

@@ -31,7 +31,7 @@ from murmura.method.quality import SCALARS, Smoothed, correlations, tallies
 from murmura.method.shrinkage import LEAST_CONFIDENCE, kept_share
 
 # Propagation has settled when nobody's row changes by more than this share of the largest entry.
-SETTLED: Final = 1e-9
+SETTLED: Final = 1e-8
 # Sweeps before the first look at that; then a quarter more each time.
 FIRST_SWEEPS: Final = 32
 SWEEP_GROWTH: Final = 1.25

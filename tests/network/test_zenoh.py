@@ -327,9 +327,9 @@ class TestSettings:
         }
         assert speaks == {
             ("ingress", "murmura/meadow/east/**"),
-            ("egress", "murmura/meadow/north/anna/model"),
-            ("egress", "murmura/meadow/north/anna/alive"),
-            ("egress", "murmura/meadow/north/*/to/ben"),
+            ("egress", "murmura/meadow/north/model/anna"),
+            ("egress", "murmura/meadow/north/alive/anna"),
+            ("egress", "murmura/meadow/north/to/ben/*"),
         }
         assert [subject["cert_common_names"] for subject in control["subjects"]] == [["east"]]
 

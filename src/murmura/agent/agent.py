@@ -23,7 +23,7 @@ from murmura.privacy.messages import Release
 NEVER_HEARD = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Message:
     """A model on its way from an agent to all its neighbors, numbered by the sender's updates.
 
@@ -78,7 +78,7 @@ class Clock(Protocol):
         ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Neighbor:
     """What an agent holds of a neighbor."""
 

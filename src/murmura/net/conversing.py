@@ -36,7 +36,7 @@ from murmura.privacy.messages import Relay
 # Who is missed, or asks, is told again what was said last, at most this often.
 REPEATING_GAP: Final = 1 * SECOND
 # No conversation has more rounds: neighbors who lie could make it go on for ever, and fill the disk.
-MOST_ROUNDS: Final = 1 << 16
+MOST_ROUNDS: Final = 1 << 15
 
 # The agent's conversation, from its ties; called once it has released.
 Begin: TypeAlias = Callable[[Mapping[int, float]], Conversation[Direction | None]]
@@ -116,8 +116,12 @@ class ConversingNode(Node):
 
     def on_presence(self, neighbor: str, is_up: bool) -> None:
         super().on_presence(neighbor, is_up)
-        if is_up and neighbor in self._keys and (self._talk is not None or self.is_over):
-            self._say_again(neighbor, self._time.now())
+        if not is_up or neighbor not in self._keys:
+            return
+        now = self._time.now()
+        self._hearing.sign_of_life(self._keys[neighbor].index, now)
+        if self._talk is not None or self.is_over:
+            self._say_again(neighbor, now)
 
     def set_neighbors(self, neighbors: Mapping[str, NeighborKey], version: int) -> None:
         """Who comes after the conversation has begun has no part in it, and who leaves is not heard again."""

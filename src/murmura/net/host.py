@@ -8,6 +8,7 @@ it is taken out, and the others go on.
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import json
 import os
@@ -204,6 +205,9 @@ class Host:
             self._plug_in(seat)
         await self.link.refresh()
         self._log("listening", host=self.name)
+        # What is there now stays: to look through it again and again for garbage would cost much.
+        gc.collect()
+        gc.freeze()
         self._tasks = [asyncio.create_task(self._watch_status()), asyncio.create_task(self._watch_link())]
 
     async def _stop(self) -> None:

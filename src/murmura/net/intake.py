@@ -106,7 +106,7 @@ class _Duplicate(Exception):
     """The very bytes that came before: sent again, as after every meeting, and no offence."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Track:
     """The numbers of one kind that came from one neighbor."""
 
@@ -126,7 +126,7 @@ class _Track:
         return age < REMEMBERED and not self.window >> age & 1
 
 
-@dataclass
+@dataclass(slots=True)
 class _Rounds:
     """The last rounds of one stage that came from one neighbor: each is taken once, in any order."""
 
@@ -140,7 +140,7 @@ class _Rounds:
             del self.digests[old]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Peer:
     """What is known of a neighbor."""
 

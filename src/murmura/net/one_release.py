@@ -200,5 +200,5 @@ def check_one_release(agent: str, privacy: OwnBudget) -> None:
     if (privacy.updates, privacy.clip, privacy.mechanism) != (1, CLIP, "gaussian"):
         raise NetworkError(
             f"agent {agent!r}: in this network an agent releases once, a mean of vectors of length 1 with "
-            f'Gaussian noise: write updates = 1, clip = {CLIP!r} and mechanism = "gaussian" in its agent.toml'
+            f'Gaussian noise: its budget has to be for updates = 1, clip = {CLIP!r}, mechanism = "gaussian"'
         )

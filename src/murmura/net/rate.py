@@ -29,6 +29,8 @@ class RateLimit:
 class Bucket:
     """One neighbor's share. Times are nanoseconds of any clock; one that goes back fills nothing."""
 
+    __slots__ = ("_last", "_limit", "_tokens")
+
     def __init__(self, limit: RateLimit, now: int) -> None:
         self._limit = limit
         self._tokens = float(limit.burst)

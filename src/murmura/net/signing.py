@@ -1,7 +1,8 @@
 """Ed25519 signatures: who made these bytes.
 
 A signature is checked once per process: a gateway with twenty agents that listen to the same neighbor pays
-for one check (about 0.1 ms), not for twenty.
+for one check (about 0.1 ms), not for twenty. Checking is most of what a gateway does, and libsodium is twice
+as fast at it as OpenSSL, which makes the keys and the signatures.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any, Final, TypeVar
 from murmura.errors import IdentityError, MissingExtra
 
 try:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from nacl.bindings import crypto_sign_open
+    from nacl.exceptions import BadSignatureError
 except ImportError as error:
     raise MissingExtra("a real network", "net") from error
 
@@ -47,8 +49,8 @@ def check_public_key(key: bytes, owner: str) -> bytes:
 def holds(public_key: bytes, content: bytes, signature: bytes) -> bool:
     """Whether the owner of the key signed this content."""
     try:
-        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, content)
-    except InvalidSignature:
+        crypto_sign_open(signature + content, public_key)
+    except BadSignatureError:
         return False
     return True
 

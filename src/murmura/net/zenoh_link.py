@@ -282,14 +282,15 @@ class ZenohLink:
         is_put = zenoh.SampleKind.PUT
 
         def receive(sample: zenoh.Sample) -> None:
-            _, _, host, sender, kind, *rest = str(sample.key_expr).split("/")
+            _, _, host, kind, *names = str(sample.key_expr).split("/")
+            sender = names[-1]
             place = places.get(sender)
             if kind == "alive":
                 if place is not None and place.host == host != here:
                     arrival = Arrival("up" if sample.kind == is_put else "down", sender)
                     inbox.put(f"{sender} is there", arrival)
                 return
-            receiver = rest[0] if rest else None
+            receiver = names[0] if kind == "to" else None
             if place is not None and place.host != host:
                 self._drop("stolen_name", sender, receiver)
                 return

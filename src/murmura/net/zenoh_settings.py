@@ -4,9 +4,12 @@ Who a peer is, zenoh takes from its certificate: the common name is the host's. 
 told by the key: everything that it publishes lies below its own name, so that one rule per neighboring
 host is enough, and a host that speaks for an agent of another one is found out by the key alone.
 
-    murmura/NETWORK/HOST/AGENT/model          what an agent publishes
-    murmura/NETWORK/HOST/AGENT/to/NEIGHBOR    a greeting
-    murmura/NETWORK/HOST/AGENT/alive          there while the agent is (a liveliness token)
+    murmura/NETWORK/HOST/model/AGENT          what an agent publishes
+    murmura/NETWORK/HOST/to/NEIGHBOR/AGENT    a greeting
+    murmura/NETWORK/HOST/alive/AGENT          there while the agent is (a liveliness token)
+
+The kind comes before the agent: for every message zenoh looks through all that is declared beside its key,
+and the tokens, one per agent, are the only ones who are many.
 
 The default is to deny. Everyone listens to everything, in two subscriptions, however many agents there
 are; and a host is sent only what concerns its own agents, models of their neighbors and greetings to
@@ -52,16 +55,16 @@ class Keys:
         self._own = f"{self._root}/{check_host(host)}"
 
     def model(self, agent: str) -> str:
-        return f"{self._own}/{agent}/model"
+        return f"{self._own}/model/{agent}"
 
     def greeting(self, agent: str, neighbor: str) -> str:
-        return f"{self._own}/{agent}/to/{neighbor}"
+        return f"{self._own}/to/{neighbor}/{agent}"
 
     def alive(self, agent: str) -> str:
-        return f"{self._own}/{agent}/alive"
+        return f"{self._own}/alive/{agent}"
 
     def greetings_to(self, neighbor: str) -> str:
-        return f"{self._own}/*/to/{neighbor}"
+        return f"{self._own}/to/{neighbor}/*"
 
     def all_from(self, host: str) -> str:
         return f"{self._root}/{host}/**"
@@ -69,11 +72,11 @@ class Keys:
     @property
     def all_messages(self) -> tuple[str, ...]:
         """What to listen to. It has a place for any name: stolen ones shall arrive, to be counted."""
-        return f"{self._root}/*/*/model", f"{self._root}/*/*/to/*"
+        return f"{self._root}/*/model/*", f"{self._root}/*/to/*/*"
 
     @property
     def all_alive(self) -> str:
-        return f"{self._root}/*/*/alive"
+        return f"{self._root}/*/alive/*"
 
 
 def check_host(host: str) -> str:

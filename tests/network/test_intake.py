@@ -1,5 +1,7 @@
 """The way in: what is in order passes once; all else is dropped, counted once, and changes nothing."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,7 +29,7 @@ def intake(**options):
 def state(entrance):
     """All that the intake holds of its neighbors."""
     return {
-        name: (peer.key, peer.agrees, vars(peer.model).copy(), {s: vars(t) for s, t in peer.stages.items()})
+        name: (peer.key, peer.agrees, deepcopy(peer.model), deepcopy(peer.stages))
         for name, peer in entrance._peers.items()
     }
 

@@ -12,7 +12,17 @@ from murmura.net.intake import RELAY_BOUND
 from murmura.net.journal import Ended, FileJournal, MemoryJournal
 from murmura.net.one_release import finished
 from murmura.net.time import SECOND
-from murmura.net.wire import RelayBody, Repeat, open_repeat, say_again, sign
+from murmura.net.wire import (
+    Greeting,
+    Rejected,
+    RelayBody,
+    Repeat,
+    greet,
+    is_repeat,
+    open_repeat,
+    say_again,
+    sign,
+)
 from murmura.privacy.messages import Relay, encode
 
 METHODS = ("lowpass", "release_once")
@@ -226,6 +236,39 @@ def test_a_relay_of_another_size_is_left_out_of_its_round():
     town.run()
     assert town.nodes[victim].intake.dropped["wrong_dimension"] == 1
     assert all(node.is_over for node in town.nodes.values())
+
+
+def test_garbage_in_place_of_a_repeat_changes_nothing():
+    source, town = random.Random(4), Town("lowpass", 6, 3)
+    town.start()
+    town.step()
+    town.deliver(400)
+    node, (neighbor, *_) = town.nodes[0], town.keys(0)
+    good = say_again(Repeat(False, False, town.nodes[town.keys(0)[neighbor].index]._last))
+    waiting, rounds = node._talk.waiting, node.rounds
+    for _ in range(500):
+        data = bytearray(good)
+        for _ in range(source.randrange(1, 4)):
+            data[source.randrange(8, len(data))] = source.randrange(256)
+        town.time.move_to(town.time.now() + SECOND // 100)
+        node.on_greeting(neighbor, bytes(data[: source.randrange(9, len(data) + 1)]))
+        node.on_greeting("stranger", bytes(data))
+    assert (node._talk.waiting, node.rounds) == (waiting, rounds)
+    assert node.intake.dropped["unknown_sender"] == 500
+    town.run()
+    assert_as_simulated(town)
+
+
+def test_a_repeat_has_one_form():
+    repeat = Repeat(True, False, [b"one", b"two"])
+    assert is_repeat(say_again(repeat))
+    assert open_repeat(say_again(repeat), 100) == repeat
+    assert not is_repeat(greet(Greeting(1.0, 0, None, None)))
+    for wrong in (say_again(repeat)[:-1], say_again(Repeat(True, False, [b"1", b"2", b"3"]))):
+        with pytest.raises(Rejected, match="malformed"):
+            open_repeat(wrong, 100)
+    with pytest.raises(Rejected, match="oversized"):
+        open_repeat(say_again(repeat), 10)
 
 
 ABSURD = {

@@ -146,8 +146,8 @@ def test_one_time_out_is_not_followed_by_others():
     town.kill(5)
     town.run()
     for agent, node in town.nodes.items():
-        given_up = {number for number, ear in node._hearing._ears.items() if ear.is_given_up}
-        assert given_up == ({5} if "agent5" in town.keys(agent) else set())
+        lost = {number for number, ear in node._hearing._ears.items() if ear.is_lost}
+        assert lost == ({5} if "agent5" in town.keys(agent) else set())
 
 
 def test_one_that_comes_back_too_late_comes_to_an_end_too():
@@ -161,6 +161,33 @@ def test_one_that_comes_back_too_late_comes_to_an_end_too():
     town.run(60)
     assert town.nodes[2].is_over
     assert_released_once(town)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_those_who_come_back_too_late_spoil_nothing(method):
+    """Two neighbors were away for longer than the time-out: what the others end with is theirs alone."""
+
+    def others(comes_back):
+        town = Town(method, 8, 3)
+        town.start()
+        town.step()
+        town.deliver(1500)
+        for agent in (2, 3):
+            town.kill(agent)
+        rounds = town.nodes[6].rounds
+        while town.nodes[6].rounds < rounds + 20:
+            town.deliver(50)
+            if not town.post.letters:
+                town.step()
+        assert not any(node.is_over for node in town.nodes.values())
+        if comes_back:
+            town.start(2, 3)
+        town.run()
+        return [node.direction for agent, node in sorted(town.nodes.items()) if agent not in (2, 3)]
+
+    for one, other in zip(others(False), others(True), strict=True):
+        assert one is not None
+        np.testing.assert_array_equal(one.vector, other.vector)
 
 
 def test_a_newcomer_is_told_that_all_is_over():

@@ -73,7 +73,6 @@ class ConversingNode(Node):
         self._since = 0
         self._repeat_at: int | None = None
         self._repeated_at: dict[str, int] = {}
-        self._has_company = False
 
     @property
     def direction(self) -> Direction | None:
@@ -168,7 +167,7 @@ class ConversingNode(Node):
                 said.append(relay)
         self.rounds = len(record.rounds)
         self._last = [self._signed(relay) for relay in said[-REPEATED:]]
-        if len(said) == self.rounds or self.rounds >= MOST_ROUNDS:
+        if len(said) == self.rounds or self._is_pointless():
             self._end(talk.outcome)
         else:
             self._expect(said[-1], now)
@@ -193,14 +192,18 @@ class ConversingNode(Node):
                 return
             self.rounds += 1
             relay = self._turned(talk, heard)
-            if relay is None or self.rounds >= MOST_ROUNDS:
+            if relay is None or self._is_pointless():
                 self._end(talk.outcome)
                 return
             self._say(relay, now)
 
+    def _is_pointless(self) -> bool:
+        """Nobody is left to talk with, or there is no end of it."""
+        return self._hearing.is_deserted or self.rounds >= MOST_ROUNDS
+
     def _turned(self, talk: Talk[Direction | None], heard: Heard) -> Relay | None:
         """The next relay; None at the end, which absurd numbers bring about too."""
-        self._has_company = self._has_company or bool(heard)
+        self._hearing.count(heard)
         try:
             with np.errstate(all="ignore"):
                 return talk.turn(heard)
@@ -208,9 +211,9 @@ class ConversingNode(Node):
             return None
 
     def _end(self, direction: Direction | None) -> None:
-        """Keep what came of it, if it can be used and is not the agent's own voice alone."""
+        """Keep what came of it, if it can be used."""
         self._talk, self._repeat_at = None, None
-        sane = direction if self._has_company and direction is not None and _is_sane(direction) else None
+        sane = direction if direction is not None and _is_sane(direction) else None
         self._ended, self.is_over = Ended(sane, self._last, self.rounds), True
         try:
             self._voice.journal.end(self._ended)

@@ -3,11 +3,15 @@
 A neighbor that lives is waited for: it may itself be waiting for somebody, and who gave it up would have
 everyone give up everyone in turn. Not waited for is
 
-- one that showed no sign of life for the time-out, until it speaks again, with ten times that for one that
-  has not said anything yet: it may be about to start;
+- one that showed no sign of life for the time-out, with ten times that for one that has not said anything
+  yet: it may be about to start;
 - one that is past the round: what it said last is neither the relay that is missing nor anything that this
   agent has said itself, or it has nothing more to say;
 - one that holds everyone up for ten time-outs, alive or not.
+
+One that is missing in as many rounds as are said again is lost for good: by then neither can make up for what
+it has not heard of the other, and what it would say later no longer fits into what is averaged. Both find
+that out by themselves.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import Any, Final
 
 from murmura.method.conversation import Heard, Tag, Talk, Vector
 from murmura.net.intake import AcceptedRepeat
+from murmura.net.wire import REPEATED
 from murmura.privacy.messages import Relay
 
 # Relays of one neighbor that are kept: more than any that keeps to the rounds is ahead.
@@ -35,7 +40,12 @@ class _Ear:
     is_over: bool = False
     was_heard: bool = False
     is_given_up: bool = False
+    missed: int = 0  # rounds in a row
     last_sign: int = 0
+
+    @property
+    def is_lost(self) -> bool:
+        return self.missed >= REPEATED
 
     def is_past(self, tag: Tag, talk: Talk[Any]) -> bool:
         if self.is_over or tag in self.said_last:
@@ -64,7 +74,7 @@ class Hearing:
         if ear is None:
             return
         ear.was_heard, ear.last_sign = True, now
-        if talk is not None and tag != talk.waiting and talk.has_said(tag):
+        if ear.is_lost or (talk is not None and tag != talk.waiting and talk.has_said(tag)):
             return
         ear.is_given_up = False
         ear.kept[tag] = relay.vector
@@ -84,8 +94,13 @@ class Hearing:
         return [
             number
             for number, ear in self._ears.items()
-            if not (tag in ear.kept or ear.is_given_up or ear.is_past(tag, talk))
+            if not (tag in ear.kept or ear.is_lost or ear.is_given_up or ear.is_past(tag, talk))
         ]
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether there is nobody left to hear."""
+        return all(ear.is_lost for ear in self._ears.values())
 
     def give_up(self, talk: Talk[Any], since: int, now: int) -> None:
         """Those who were waited for too long in a round that began at `since`."""
@@ -95,8 +110,15 @@ class Hearing:
             is_silent = now - max(since, ear.last_sign) >= patience
             ear.is_given_up = is_silent or now - since >= LONG * self._timeout
 
+    def count(self, heard: Heard) -> None:
+        """Note who was heard in a round."""
+        for number, ear in self._ears.items():
+            if not ear.is_lost:
+                ear.missed = 0 if number in heard else ear.missed + 1
+
     def take(self, tag: Tag, size: int) -> tuple[Heard, int]:
         """What neighbors said in this round, and how many of them said something of another size."""
-        said = {number: ear.kept.pop(tag) for number, ear in self._ears.items() if tag in ear.kept}
+        speaking = {number: ear for number, ear in self._ears.items() if not ear.is_lost}
+        said = {number: ear.kept.pop(tag) for number, ear in speaking.items() if tag in ear.kept}
         heard = {number: vector for number, vector in said.items() if len(vector) == size}
         return heard, len(said) - len(heard)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import contextmanager
+import sqlite3
+import time
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -46,15 +48,34 @@ def configured(folder: Path, method: str) -> Path:
     return config
 
 
+def journaled(folder: Path, table: str) -> int:
+    """How many rounds the first agent, of gateway1, has on disk, or whether it has come to an end."""
+    journal = folder / "agents" / "agent0" / "state" / "conversation.sqlite"
+    try:
+        with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
+            return connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+    except sqlite3.OperationalError:  # it is not there yet
+        return 0
+
+
+def until(condition, seconds: float) -> None:
+    """Like `wait_for`, for what is over in a moment."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("method", ["lowpass", "release_once"])
 def test_from_nothing_to_own_models_with_a_gateway_killed_on_the_way(tmp_path, method):
     config, folder = configured(tmp_path, method), tmp_path / "net"
     murmura("network", "init", config, "--out", folder)
     with running(folder, 2):
-        wait_for(lambda: min(a["rounds"] or 0 for a in status(folder).values()) >= EARLY, SECONDS)
+        wait_for(lambda: len(host_pids(folder)) == 2)
         pids = host_pids(folder)
-        assert not any(agent["is_over"] for agent in status(folder).values())
+        until(lambda: journaled(folder, "round") >= EARLY, SECONDS)
         os.kill(pids["gateway1"], signal.SIGKILL)
+        assert journaled(folder, "ended") == 0
         wait_for(lambda: host_pids(folder)["gateway1"] != pids["gateway1"])
         wait_for(lambda: all(agent["is_over"] for agent in status(folder).values()), SECONDS)
         agents = status(folder)

@@ -82,22 +82,26 @@ class Watch:
 
 
 async def run(path: Path) -> None:
-    async with open_host(HostFolder.read(path), watch_refusals=True) as host:
+    """Until the benchmark ends this process."""
+    async with open_host(HostFolder.read(path), watch_refusals=True) as host, asyncio.TaskGroup() as tasks:
         watch = Watch(host)
-        async with host:
-            while any(len(r.node.neighbors_up) < len(r.neighborhood.neighbors) for r in host.residents):
-                await asyncio.sleep(0.01)
-            (path / READY).touch()
-            while not (path / WINDOW).exists():
-                await asyncio.sleep(0.01)
-            begin, end, patience = map(float, (path / WINDOW).read_text().split())
-            await asyncio.sleep(max(0.0, begin - time.monotonic()))
-            cpu = _cpu_seconds()
-            await asyncio.sleep(max(0.0, end - time.monotonic()))
-            cpu, memory = _cpu_seconds() - cpu, _memory_mb()
-            await asyncio.sleep(patience)
-            _write(path, watch, host, (begin, end), cpu, memory)
-            await asyncio.sleep(3600)  # until the benchmark ends this process
+        tasks.create_task(host.run())
+        tasks.create_task(_measure(path, host, watch))
+
+
+async def _measure(path: Path, host: Host, watch: Watch) -> None:
+    while any(len(r.node.neighbors_up) < len(r.neighborhood.neighbors) for r in host.residents):
+        await asyncio.sleep(0.05)
+    (path / READY).touch()
+    while not (path / WINDOW).exists():
+        await asyncio.sleep(0.05)
+    begin, end, patience = map(float, (path / WINDOW).read_text().split())
+    await asyncio.sleep(max(0.0, begin - time.monotonic()))
+    cpu = _cpu_seconds()
+    await asyncio.sleep(max(0.0, end - time.monotonic()))
+    cpu, memory = _cpu_seconds() - cpu, _memory_mb()
+    await asyncio.sleep(patience)
+    _write(path, watch, host, (begin, end), cpu, memory)
 
 
 def _write(

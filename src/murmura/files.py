@@ -18,3 +18,14 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> N
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_even_if_full(path: str | os.PathLike[str], text: str) -> None:
+    """Whole; or over the old text where the disk has no room for both: a reader may then see some of each."""
+    target = Path(path)
+    try:
+        write_whole(target, lambda part: part.write_text(text, encoding="utf-8"))
+    except OSError:
+        with target.open("r+b") as file:
+            file.write(text.encode())
+            file.truncate()

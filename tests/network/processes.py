@@ -278,6 +278,10 @@ class Processes:
             process.terminate()
         assert [_end(process) for process in stopped] == [0] * len(stopped)
 
+    def end_of(self, name: str) -> int:
+        """With what code it ends by itself."""
+        return self._running.pop(name).wait(SECONDS_TO_STOP)
+
     def errors(self, name: str) -> str:
         """What it has said on its standard error."""
         return (self._network.folder / f"{name}.errors").read_text()

@@ -549,7 +549,7 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
     ):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
     with pytest.raises(MissingExtra, match=r"pip install 'murmura\[net\]'"):
         importlib.import_module("murmura.net.wire")
     with pytest.raises(MissingExtra, match=r"pip install 'murmura\[net\]'"):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from murmura.errors import NetworkError
-from murmura.files import write_whole
+from murmura.files import write_even_if_full
 from murmura.net.logs import WARNING, EventLog
 from murmura.net.metrics import AgentStatus, HostStatus, Traffic
 from murmura.net.node import Node
@@ -123,6 +123,9 @@ class Host:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             async with self:
+                # What is there now stays: to look through it again and again for garbage would cost much.
+                gc.collect()
+                gc.freeze()
                 await self._stopping.wait()
         finally:
             for number in STOP_SIGNALS:
@@ -205,9 +208,6 @@ class Host:
             self._plug_in(seat)
         await self.link.refresh()
         self._log("listening", host=self.name)
-        # What is there now stays: to look through it again and again for garbage would cost much.
-        gc.collect()
-        gc.freeze()
         self._tasks = [asyncio.create_task(self._watch_status()), asyncio.create_task(self._watch_link())]
 
     async def _stop(self) -> None:
@@ -295,7 +295,7 @@ class Host:
         try:
             text = json.dumps(self.take_status().to_json())
             if self._status_file is not None:
-                write_whole(self._status_file, lambda path: path.write_text(text, encoding="utf-8"))
+                write_even_if_full(self._status_file, text)
         except Exception as error:  # a full disk, or whatever it is, is no reason to stop learning
             self._log.failure("status not written", error)
 

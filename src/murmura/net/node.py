@@ -339,4 +339,4 @@ class Node:
     def next_wake(self) -> int | None:
         """When `tick` has something to do next; to be asked again after every call from outside."""
         times = (self.agent.next_tick, self._write_at, self._greet_at)
-        return min((time for time in times if time is not None), default=None)
+        return min([time for time in times if time is not None], default=None)

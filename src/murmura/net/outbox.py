@@ -27,7 +27,16 @@ from murmura.errors import PrivacyError
 from murmura.method.private_updates import tail_start
 from murmura.net.signing import SigningKey, Verifier, public_key_of
 from murmura.net.store import Sent, Store
-from murmura.net.wire import MAX_NUMBER, Body, ModelBody, PrivacyLabel, RelayBody, open_signed, sign
+from murmura.net.wire import (
+    MAX_NUMBER,
+    Body,
+    ModelBody,
+    Opened,
+    PrivacyLabel,
+    RelayBody,
+    open_signed,
+    sign,
+)
 from murmura.privacy.gate import Gate
 from murmura.privacy.ledger import Book
 from murmura.privacy.messages import Relay, decode, encode
@@ -106,8 +115,7 @@ class Signer:
     def _data(self, body: Body) -> bytes:
         data = sign(body, self._key)
         if self._verifier is not None:
-            opened = open_signed(data, len(data))
-            self._verifier.vouch(self._public_key, opened.content, opened.signed.signature)
+            self._verifier.read_once(data, _opened).proven_by = self._public_key
         return data
 
 
@@ -237,4 +245,8 @@ def _model_in(data: bytes) -> NDArray[np.float64]:
 
 
 def _payload_in(data: bytes) -> bytes:
-    return open_signed(data, len(data)).body.payload
+    return _opened(data).body.payload
+
+
+def _opened(data: bytes) -> Opened:
+    return open_signed(data, len(data))

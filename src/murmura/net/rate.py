@@ -38,10 +38,11 @@ class Bucket:
 
     def take(self, now: int) -> bool:
         """Whether one more message may pass now."""
-        elapsed, self._last = max(0, now - self._last), max(self._last, now)
-        filled = self._tokens + elapsed / SECOND * self._limit.per_second
-        self._tokens = min(float(self._limit.burst), filled)
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+        limit, tokens = self._limit, self._tokens
+        if now > self._last:
+            tokens += (now - self._last) / SECOND * limit.per_second
+            tokens = min(tokens, float(limit.burst))
+            self._last = now
+        has_room = tokens >= 1
+        self._tokens = tokens - has_room
+        return has_room

@@ -81,10 +81,6 @@ class Verifier:
         self._remember(digest)
         return True
 
-    def vouch(self, public_key: bytes, content: bytes, signature: bytes) -> None:
-        """This process made the signature itself: its agents need not check it."""
-        self._remember(_digest(public_key, content, signature))
-
     def read_once(self, data: bytes, read: Callable[[bytes], T]) -> T:
         """What `read` makes of these bytes; the same object for everyone who reads them now."""
         known = self._read.get(data)

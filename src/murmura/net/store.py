@@ -115,6 +115,7 @@ class FileStore:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._resources = ExitStack()
+        self._synchronous: str | None = None
         try:
             self._resources.enter_context(_locked(self._folder))
             with _explained(self._folder):
@@ -174,7 +175,8 @@ class FileStore:
         """Make the tables of a new file; refuse a file of another agent or of another version."""
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            with self._transaction() as run:
+            # Without these tables the file is still new: they need not outlast a power cut.
+            with self._transaction(synchronous="NORMAL") as run:
                 for table in TABLES:
                     run(table)
                 run("INSERT INTO owner VALUES (?, NULL)", (agent,))
@@ -197,7 +199,9 @@ class FileStore:
     ) -> Iterator[Callable[..., sqlite3.Cursor]]:
         """All or nothing; when it ends it survives a power cut (FULL) or the end of the process (NORMAL)."""
         with _explained(self._folder):
-            self._connection.execute(f"PRAGMA synchronous = {synchronous}")
+            if synchronous != self._synchronous:
+                self._connection.execute(f"PRAGMA synchronous = {synchronous}")
+                self._synchronous = synchronous
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection.execute

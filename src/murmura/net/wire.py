@@ -14,7 +14,6 @@ would be written differently by this module is refused, so that nobody can make 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -143,39 +142,27 @@ class Repeat(Fields, tag="repeat", frozen=True):
     relays: Annotated[list[bytes], msgspec.Meta(max_length=REPEATED)]
 
 
-@dataclass
+@dataclass(slots=True)
 class Opened:
     """A message that follows the schema; whether the signature holds is yet to be asked.
 
-    proven_by: the public key under which its signature was found to hold. All agents of a process that get
-    the same bytes share this object, and what is worked out here once is not worked out again.
+    vector, largest: the coordinates as they came, and the largest of them, whatever its sign; that is not a
+    number if any of them is none.
+    proven_by: the public key under which its signature was found to hold.
+
+    All agents of a process that get the same bytes share this object: nothing is worked out twice.
     """
 
     body: Body
     signed: Signed
+    vector: NDArray[np.float64]
+    largest: float
     proven_by: bytes | None = None
 
-    @cached_property
+    @property
     def content(self) -> bytes:
         """What was signed."""
         return signed_content(self.body.network, self.signed.body)
-
-    @cached_property
-    def vector(self) -> NDArray[np.float64]:
-        """The coordinates as they came; `Rejected` if the payload holds none, or those of another number."""
-        body = self.body
-        try:
-            number, vector = messages.decode(body.payload)
-        except PrivacyError as error:
-            raise Rejected("malformed") from error
-        if number != (body.number if isinstance(body, ModelBody) else body.round):
-            raise Rejected("malformed")
-        return vector
-
-    @cached_property
-    def largest(self) -> float:
-        """Of the coordinates, whatever their sign; not a number, if any of them is none."""
-        return float(np.abs(self.vector).max())
 
 
 def limit(dimension: int) -> int:
@@ -203,7 +190,9 @@ def sign(body: Body, key: SigningKey) -> bytes:
 def open_signed(data: bytes, max_bytes: int) -> Opened:
     """The message in these bytes, or `Rejected`."""
     signed = _decode(data, max_bytes, _SIGNED)
-    return Opened(_decoded(signed.body, _BODY), signed)
+    body = _decoded(signed.body, _BODY)
+    vector = _vector_in(body)
+    return Opened(body, signed, vector, float(np.abs(vector).max(initial=0.0)))
 
 
 def greet(greeting: Greeting) -> bytes:
@@ -235,6 +224,17 @@ _GREETING: Final = msgspec.msgpack.Decoder(Greeting)
 _REPEAT: Final = msgspec.msgpack.Decoder(Repeat)
 # Frame, length of the array, length of the tag, tag.
 _REPEAT_BEGINS: Final = say_again(Repeat(False, False, []))[: len(FRAME) + 2 + len("repeat")]
+
+
+def _vector_in(body: Body) -> NDArray[np.float64]:
+    """`Rejected` if the payload holds none, or that of another number."""
+    try:
+        number, vector = messages.decode(body.payload)
+    except PrivacyError as error:
+        raise Rejected("malformed") from error
+    if number != (body.number if isinstance(body, ModelBody) else body.round):
+        raise Rejected("malformed")
+    return vector
 
 
 def _decode(data: bytes, max_bytes: int, decoder: msgspec.msgpack.Decoder[Any]) -> Any:

@@ -25,6 +25,7 @@ from murmura.net.inbox import Inbox
 from murmura.net.metrics import Traffic
 from murmura.net.roster import Place
 from murmura.net.transport import Listener
+from murmura.net.zenoh_ear import CAPACITY, Ear
 from murmura.net.zenoh_settings import Keys, Neighborhoods, check_host, session_settings
 
 try:
@@ -164,6 +165,7 @@ class ZenohLink:
             session.inbox = inbox
             self._session = session
             await asyncio.to_thread(session.declare, tuple(self._plugs))
+            session.listen(asyncio.get_running_loop())
             return True
 
     async def close(self) -> None:
@@ -192,6 +194,7 @@ class ZenohLink:
         if session is None:
             return
         session.inbox.close()
+        session.stop_listening()
         await asyncio.to_thread(session.close)
         for agent in sorted(self._remote_up):
             self._deliver(Arrival("down", agent))
@@ -277,7 +280,7 @@ class ZenohLink:
         return is_up != was_up
 
     def _receiver(self, inbox: Inbox[Arrival]) -> Callable[[zenoh.Sample], None]:
-        """What zenoh's threads call with everything that comes from other hosts; it must be quick."""
+        """What is called with everything that comes from other hosts, also by zenoh's threads."""
         here, places, max_bytes = self.host, self._places, self._max_bytes
         is_put = zenoh.SampleKind.PUT
 
@@ -332,9 +335,12 @@ class _Session:
     ) -> None:
         self.settings = settings
         self._keys = keys
+        self._receive = receive
+        self._ear: Ear | None = None
+        self._messages: list[zenoh.Subscriber[Any]] = []
         # In zenoh's own threads: the default would be one more thread for each subscription.
-        self._receive = zenoh.handlers.Callback(receive, indirect=False)
         self._link_changed = zenoh.handlers.Callback(link_changed, indirect=False)
+        self._presence_changed = zenoh.handlers.Callback(receive, indirect=False)
         self._publishers: dict[str, zenoh.Publisher] = {}
         self._tokens: dict[str, zenoh.LivelinessToken] = {}
         # Declarations end when nobody holds them any more.
@@ -347,10 +353,23 @@ class _Session:
         """First the ears, then the voices: who sees an agent come up may greet it at once."""
         session, hold = self._session, self._held.append
         hold(session.info.declare_link_events_listener(self._link_changed, history=True))
-        for key in self._keys.all_messages:
-            hold(session.declare_subscriber(key, self._receive, allowed_origin=zenoh.Locality.REMOTE))
-        hold(session.liveliness().declare_subscriber(self._keys.all_alive, self._receive, history=True))
+        self._messages = [
+            session.declare_subscriber(
+                key, zenoh.handlers.FifoChannel(CAPACITY), allowed_origin=zenoh.Locality.REMOTE
+            )
+            for key in self._keys.all_messages
+        ]
+        alive = self._keys.all_alive
+        hold(session.liveliness().declare_subscriber(alive, self._presence_changed, history=True))
         self.announce(agents)
+
+    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """To what was declared; in the loop's own thread."""
+        self._ear = Ear(loop, self._messages, self._receive)
+
+    def stop_listening(self) -> None:
+        if self._ear is not None:
+            self._ear.close()
 
     def announce(self, agents: Iterable[str]) -> None:
         """Give a voice to those who have none yet."""

@@ -59,8 +59,8 @@ class LedgerFile:
         self._owner = (os.getpid(), get_ident())
         self._resources = ExitStack()
         try:
-            self._resources.enter_context(_locked(folder))
             with _explained(folder):
+                self._resources.enter_context(_locked(folder))
                 self._connection = self._resources.enter_context(closing(_connect(folder)))
                 self._empty_log()
         except LedgerError:
@@ -197,6 +197,8 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise  # a full disk, and other reasons that have nothing to do with others
             raise LedgerError(
                 f"{folder}: the ledger is in use by another process ({error}); stop that one first, "
                 "or give each agent a folder of its own"

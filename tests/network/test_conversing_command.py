@@ -44,7 +44,9 @@ EARLY, SECONDS = 20, 240.0
 def configured(folder: Path, method: str) -> Path:
     config, text = folder / "network.toml", EXAMPLE.read_text()
     assert 'name = "lowpass"' in text
-    config.write_text(text.replace('name = "lowpass"', f'name = "{method}"'))
+    # A simulation has to be told when to stop; real agents stop when they have settled.
+    chosen = 'name = "lowpass"' if method == "lowpass" else 'name = "release_once"\nupdates = 100'
+    config.write_text(text.replace('name = "lowpass"', chosen))
     return config
 
 

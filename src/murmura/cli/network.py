@@ -156,7 +156,7 @@ def _table(agents: list[dict[str, Any]]) -> Table:
 def _rounds(agent: dict[str, Any]) -> str:
     """How far its conversation has come."""
     count = "–" if agent["rounds"] is None else f"{agent['rounds']:,}"
-    return f"{count}, done" if agent["is_over"] else count
+    return f"{count} ✓" if agent["is_over"] else count
 
 
 def _ago(seconds: float) -> str:

@@ -116,7 +116,7 @@ class Town:
         self.network = MemoryNetwork(self.post.carry)
         self.verifier = Verifier()
         self.lives = [Life() for _ in range(n_agents)]
-        self.nodes: dict[int, ConversingNode] = {}
+        self.nodes: dict[int, Any] = {}
 
     @property
     def n_agents(self):

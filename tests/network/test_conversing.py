@@ -1,6 +1,7 @@
 """Conversations on a network: the simulated protocol, whatever gets lost, who dies, and what liars say."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,7 +228,7 @@ def test_hostile_relays_are_dropped_and_counted():
     node = town.nodes[victim]
     before = node.intake.dropped.copy()
     honest = liar.relay("reach", 0, [0, 0, 0, -1, -1, -1])
-    cases = {
+    cases: dict[Any, list[bytes]] = {
         "not_finite": [liar.relay("hop", 0, [np.nan]), liar.relay("hop", 0, [np.inf])],
         "too_large": [
             liar.relay("hop", 0, [2 * RELAY_BOUND]),
@@ -360,7 +361,7 @@ def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):
     file.close()
     file = FileJournal(tmp_path)
     for journal in (file, memory):
-        record = journal.load()
+        record: Any = journal.load()
         assert record.rounds == []
         assert (record.ended.relays, record.ended.rounds) == ([b"a", b"b"], 3)
         assert record.ended.direction.quality == 0.25

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,7 +99,7 @@ def test_from_nothing_to_own_models_with_a_gateway_killed_on_the_way(tmp_path, m
 @contextmanager
 def opened(folder: Path, agent: int):
     """The agent as its disk has it, with nobody around."""
-    resident = open_resident(
+    resident: Any = open_resident(
         AgentFolder.read(folder / "agents" / f"agent{agent}"), MemoryNetwork(), RealTime()
     )
     resident.node.start(RealTime().now())
@@ -139,5 +140,6 @@ def assert_better_than_alone(folder: Path, experiment: Experiment) -> None:
             own.append(np.asarray(resident.own.model()))
     alone = solve_local_models(experiment.problem)
     loss, test = experiment.problem.loss, experiment.test
+    assert test is not None
     together, apart = (agent_metrics(loss, test, models).mean() for models in (np.stack(own), alone))
     assert together > apart

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from murmura.errors import ConfigError, NetworkError
 from murmura.method.conversation import TalkingAgent
 from murmura.method.finish import finish_along_directions
 from murmura.method.lowpass.network import converse
-from murmura.net.conversing import ConversingNode
 from murmura.net.folder import AgentFolder, OwnBudget, write_points
 from murmura.net.memory import MemoryNetwork
 from murmura.net.one_release import CLIP, conversation_about, public_side
@@ -46,7 +46,8 @@ class Home:
         self.verifier = Verifier()
         drawn = linear_classification(N_AGENTS, DIMENSION, seed=1, test_samples=1)
         self.points = [drawn.train.samples(agent) for agent in range(N_AGENTS)]
-        self.points[EMPTY] = tuple(array[:0] for array in self.points[EMPTY])
+        features, targets = self.points[EMPTY]
+        self.points[EMPTY] = features[:0], targets[:0]
         self.graph = ring_with_chords(N_AGENTS, 1)
         self.task = Task("logistic", 1.0, 100, "dp", method=method)
         addresses = free_addresses("127.0.0.1", N_AGENTS)
@@ -76,7 +77,7 @@ class Home:
     def path(self, agent):
         return self.folder / "agents" / f"agent{agent}"
 
-    def node(self, agent) -> ConversingNode:
+    def node(self, agent) -> Any:
         return self.residents[agent].node
 
     def run(self, until):
@@ -152,7 +153,9 @@ def test_the_release_has_the_noise_of_real_agents(tmp_path):
     home.open()
     home.run_to_the_end()
     home.close()
-    multiplier = real_event(BUDGET.budget, Gaussian(1.0, 1.0), [1.0]).multiplier
+    real = real_event(BUDGET.budget, Gaussian(1.0, 1.0), [1.0])
+    assert real is not None
+    multiplier = real.multiplier
     with Ledger.open(home.path(0) / "state", "agent0") as ledger:
         event, public = ledger.entries[0].event, public_side(ledger, DIMENSION)
     samples = len(home.points[0][1])
@@ -252,6 +255,7 @@ def test_a_configuration_makes_members_of_one_release(method):
     assert (task.method, task.round_timeout, task.privacy) == (method, 7.0, "dp")
     assert Task.from_settings(task.to_settings(), "it") == task
     for member in members:
+        assert member.privacy is not None
         assert (member.privacy.epsilon, member.privacy.updates, member.privacy.clip) == (1.0, 1, 1.0)
 
 

@@ -61,7 +61,7 @@ class ConversingNode(Node):
     ) -> None:
         """arguments: those of `Node`."""
         super().__init__(*arguments, version=version)
-        self.rounds, self.is_over = 0, False
+        self._rounds = 0
         self._voice = voice
         self._keys = dict(neighbors)
         self._hearing = Hearing(voice.timeout)
@@ -75,6 +75,14 @@ class ConversingNode(Node):
         self._repeated_at: dict[str, int] = {}
 
     @property
+    def rounds(self) -> int:
+        return self._rounds
+
+    @property
+    def is_over(self) -> bool:
+        return self._ended is not None
+
+    @property
     def direction(self) -> Direction | None:
         """What came of the conversation; None before the end, and for an agent that learns alone."""
         return None if self._ended is None else self._ended.direction
@@ -83,8 +91,8 @@ class ConversingNode(Node):
         super().start(now)
         record = self._voice.journal.load()
         if record.ended is not None:
-            self._ended, self.is_over = record.ended, True
-            self.rounds, self._last = record.ended.rounds, record.ended.relays
+            self._ended = record.ended
+            self._rounds, self._last = record.ended.rounds, record.ended.relays
         elif record.ties is not None and self.obstacle is None:
             self._take_up(record, record.ties, now)
         else:
@@ -165,9 +173,9 @@ class ConversingNode(Node):
             relay = self._turned(talk, heard)
             if relay is not None:
                 said.append(relay)
-        self.rounds = len(record.rounds)
+        self._rounds = len(record.rounds)
         self._last = [self._signed(relay) for relay in said[-REPEATED:]]
-        if len(said) == self.rounds or self._is_pointless():
+        if len(said) == self._rounds or self._is_pointless():
             self._end(talk.outcome)
         else:
             self._expect(said[-1], now)
@@ -190,7 +198,7 @@ class ConversingNode(Node):
             except NetworkError:
                 self._stop("store")
                 return
-            self.rounds += 1
+            self._rounds += 1
             relay = self._turned(talk, heard)
             if relay is None or self._is_pointless():
                 self._end(talk.outcome)
@@ -199,7 +207,7 @@ class ConversingNode(Node):
 
     def _is_pointless(self) -> bool:
         """Nobody is left to talk with, or there is no end of it."""
-        return self._hearing.is_deserted or self.rounds >= MOST_ROUNDS
+        return self._hearing.is_deserted or self._rounds >= MOST_ROUNDS
 
     def _turned(self, talk: Talk[Direction | None], heard: Heard) -> Relay | None:
         """The next relay; None at the end, which absurd numbers bring about too."""
@@ -214,7 +222,7 @@ class ConversingNode(Node):
         """Keep what came of it, if it can be used."""
         self._talk, self._repeat_at = None, None
         sane = direction if direction is not None and _is_sane(direction) else None
-        self._ended, self.is_over = Ended(sane, self._last, self.rounds), True
+        self._ended = Ended(sane, self._last, self._rounds)
         try:
             self._voice.journal.end(self._ended)
         except NetworkError:  # the rounds are still there, and lead to the same end

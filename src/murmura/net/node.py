@@ -92,9 +92,6 @@ class Node:
         self.obstacle: Obstacle | None = None
         """Why it releases nothing any more, until it is started again; for ever if it is "behind"."""
         self.failed_updates = 0
-        self.rounds: int | None = None
-        self.is_over: bool | None = None
-        """How far a conversation has come, and whether it has ended (murmura.net.conversing)."""
         self.last_release_time: int | None = None
         self._clock = clock
         self._outbox = outbox
@@ -121,6 +118,16 @@ class Node:
     def releases(self) -> int:
         """How many updates its messages tell of: what a budget is spent on."""
         return self._outbox.updates
+
+    @property
+    def rounds(self) -> int | None:
+        """How far its conversation has come, where there is one (murmura.net.conversing)."""
+        return None
+
+    @property
+    def is_over(self) -> bool | None:
+        """Whether that has ended."""
+        return None
 
     @property
     def neighbors_up(self) -> list[str]:

@@ -21,11 +21,12 @@ from murmura.graph import SimilarityGraph
 from murmura.method.private_updates import tail_start
 from murmura.net.folder import AgentFolder, OwnBudget, write_points
 from murmura.net.memory import MemoryNetwork
+from murmura.net.node import WRITING_GAP
 from murmura.net.outbox import last_word
 from murmura.net.resident import open_resident
 from murmura.net.setup import AGENTS_FOLDER, Member, create_network
 from murmura.net.task import Task
-from murmura.net.time import RealTime
+from murmura.net.time import SECOND, RealTime
 from murmura.net.wire import ModelBody, open_signed
 from murmura.objective import CollaborativeObjective, Logistic, Problem, solve_optimum
 from murmura.privacy.accounting import accountant_by_name
@@ -42,6 +43,8 @@ STALE = 100 * TOLERANCE
 # What no fault may bring about: a message that its sender did not make, or two under one number.
 NEVER_DROPPED = {"bad_signature", "equivocation", "error", "malformed", "stolen_name", "wrong_network"}
 SECONDS_TO_STOP = 30
+# What was received is seen on disk after this time at the latest.
+SECONDS_TO_HEAR = 2 * WRITING_GAP / SECOND + 2
 
 
 def wait_for(condition, seconds: float, what: str):
@@ -135,6 +138,11 @@ class RealNetwork:
             for sender, body in self.held_by(holder).items()
             if sender in names
         }
+
+    def hear_on(self, names: Sequence[str], since: Mapping[tuple[str, str], int]) -> bool:
+        """Whether by now each of these has a later message from each of the others than it had."""
+        now = self.heard(names)
+        return now.keys() >= since.keys() and all(now[tie] > number for tie, number in since.items())
 
     def status(self, name: str) -> dict[str, Any]:
         """As its process wrote it last, with the time."""

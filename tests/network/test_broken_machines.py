@@ -12,7 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.network.processes import STALE, TOLERANCE, Processes, RealNetwork, supervised, wait_for
+from tests.network.processes import (
+    SECONDS_TO_HEAR,
+    STALE,
+    TOLERANCE,
+    Processes,
+    RealNetwork,
+    supervised,
+    wait_for,
+)
 
 from murmura.net.folder import OwnBudget
 from murmura.net.setup import free_addresses
@@ -82,14 +90,13 @@ def test_a_hung_agent_is_given_up_and_taken_back(tmp_path):
         agents.start("agent1")
         wait_for(
             lambda: [network.status(name)["neighbors_up"] for name in awake] == [2, 1, 1, 2, 2],
-            SECONDS_HUNG,
+            2 * SECONDS_HUNG,
             "its neighbors give it up",
         )
         heard = network.heard(awake)
-        time.sleep(max(3.0, began + SECONDS_HUNG - time.monotonic()))
-        now = network.heard(awake)
         assert len(heard) == 8
-        assert all(now[tie] > number for tie, number in heard.items())
+        wait_for(lambda: network.hear_on(awake, heard), SECONDS_TO_HEAR, "the others go on")
+        time.sleep(max(0.0, began + SECONDS_HUNG - time.monotonic()))
         assert network.gap() > STALE
 
         agents.signal("agent2", signal.SIGCONT)
@@ -114,7 +121,7 @@ def test_on_a_full_disk_an_agent_falls_silent_and_goes_on_when_there_is_room(tmp
             lambda: fill(state) and network.status("agent0")["obstacle"], 30, "it says that it is silent"
         )
         assert network.status("agent0")["obstacle"] == "ledger"
-        spent, before = len(read_statement(state).rows), network.releases(others)
+        spent, before = entries_in_copy(state, tmp_path / "before"), network.releases(others)
         for _ in range(10):
             fill(state)
             time.sleep(0.5)
@@ -122,7 +129,7 @@ def test_on_a_full_disk_an_agent_falls_silent_and_goes_on_when_there_is_room(tmp
         assert time.time() - status["written_at"] < 3  # there is always room for telling so
         assert status["neighbors_up"] == 2
         # Whatever it charged is on disk, and what others have from it is among that.
-        assert len(read_statement(state).rows) == spent
+        assert entries_in_copy(state, tmp_path / "after") == spent
         assert status["releases"] in (spent - 1, spent)
         assert all(network.held_by(name)["agent0"].number <= spent for name in ("agent1", "agent3"))
         assert all(network.releases()[name] > number for name, number in before.items())
@@ -132,7 +139,7 @@ def test_on_a_full_disk_an_agent_falls_silent_and_goes_on_when_there_is_room(tmp
         fill(state)
         agents.start("agent0")
         assert agents.end_of("agent0") == 1
-        assert "is it full?" in agents.errors("agent0")
+        assert "full" in agents.errors("agent0")
 
         (state / BALLAST).unlink()
         agents.start("agent0")
@@ -149,6 +156,14 @@ def test_on_a_full_disk_an_agent_falls_silent_and_goes_on_when_there_is_room(tmp
 
 
 BALLAST = "ballast"
+
+
+def entries_in_copy(state: Path, copy: Path) -> int:
+    """How many events a ledger has charged; to look at it where it is, SQLite needs a little room."""
+    copy.mkdir()
+    for file in state.glob("ledger.sqlite*"):
+        shutil.copy(file, copy)
+    return len(read_statement(copy).rows)
 
 
 def fill(folder: Path) -> bool:

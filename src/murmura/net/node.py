@@ -34,7 +34,8 @@ from murmura.net.transport import Transport
 from murmura.net.wire import Greeting, greet
 from murmura.privacy.messages import Relay
 
-# A neighbor that is up and does not answer is waited for so long before a release.
+# A neighbor that is up and does not answer is waited for so long before a release, and any neighbor before
+# the very first update.
 PATIENCE: Final = 5 * SECOND
 # A neighbor is answered at most once in this time. One that did not answer is greeted again after it, and
 # then after twice as long each time: answers that are late because of the load must not add to it.
@@ -99,6 +100,7 @@ class Node:
         self._transport = transport
         self._time = time
         self._version = version
+        self._started_at = 0
         self._ties = {name: _Tie() for name in agent.neighbors}
         self._unwritten: set[str] = set()
         self._forgotten: set[str] = set()
@@ -136,6 +138,7 @@ class Node:
     def start(self, now: int) -> int | None:
         """Take up where the last life ended; when to tick first."""
         state = self._store.load()
+        self._started_at = now
         self._resume(now)
         if state.behind is not None and self._outbox.spends:
             self._stop("behind")
@@ -255,10 +258,18 @@ class Node:
         if self.obstacle is not None:
             return False
         if not self._outbox.spends:
-            return True
+            return self._has_begun(now)
         up = [tie for tie in self._ties.values() if tie.up_since is not None]
         return any(tie.has_greeted for tie in up) and all(
             tie.has_greeted or tie.up_since + PATIENCE <= now for tie in up if tie.up_since is not None
+        )
+
+    def _has_begun(self, now: int) -> bool:
+        """Agents that are started together begin together: the first update waits a little for neighbors."""
+        return (
+            self.agent.updates > 0
+            or self._started_at + PATIENCE <= now
+            or all(tie.has_greeted for tie in self._ties.values())
         )
 
     def _compare(self, echo: Sent, now: int) -> None:

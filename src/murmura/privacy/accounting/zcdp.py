@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from murmura.errors import PrivacyError
@@ -89,6 +90,7 @@ def _epsilon_at(excess_order: float, rho: float, delta: float) -> float:
     return order * rho - (math.log(delta) + math.log(order)) / excess_order - math.log1p(1 / excess_order)
 
 
+@lru_cache(maxsize=4096)  # a gateway has many agents, and few kinds of budget
 def rho_of(epsilon: float, delta: float) -> float:
     """The largest ρ that converts to (ε, δ)."""
     # ρ + 2√(ρ·log(1/δ)) = ε: the simpler conversion is never the smaller one.

@@ -1,0 +1,72 @@
+"""What zenoh has received reaches the loop: all of it, soon, and without keeping anything else waiting."""
+
+import asyncio
+from collections import deque
+
+from murmura.net.zenoh_ear import AT_A_STRETCH, LONGEST_PAUSE, SHORTEST_PAUSE, Ear
+
+
+class Queue(deque):
+    looks = 0
+
+    def try_recv(self):
+        self.looks += 1
+        return self.popleft() if self else None
+
+
+def listened(*queues, seconds, meanwhile=lambda taken: None):
+    """What an ear took from these queues in so many seconds, in order."""
+    taken = []
+
+    async def listen():
+        ear = Ear(asyncio.get_running_loop(), queues, taken.append)
+        meanwhile(taken)
+        await asyncio.sleep(seconds)
+        ear.close()
+
+    asyncio.run(listen())
+    return taken
+
+
+def test_everything_arrives_in_the_order_of_its_source():
+    first, second = Queue(range(1000)), Queue(range(1000, 3000))
+    taken = listened(first, second, seconds=0.2)
+    assert [item for item in taken if item < 1000] == list(range(1000))
+    assert [item for item in taken if item >= 1000] == list(range(1000, 3000))
+
+
+def test_others_have_their_turn_in_between():
+    turns = []
+    listened(
+        Queue(range(4 * AT_A_STRETCH)),
+        seconds=0.2,
+        meanwhile=lambda taken: [
+            asyncio.get_running_loop().call_later(0.0, lambda: turns.append(len(taken))) for _ in range(2)
+        ],
+    )
+    assert 0 < turns[0] <= 2 * AT_A_STRETCH
+
+
+def test_an_idle_ear_looks_rarely_and_hears_soon():
+    quiet = Queue()
+    taken = listened(
+        quiet,
+        seconds=1.0,
+        meanwhile=lambda _: asyncio.get_running_loop().call_later(0.8, quiet.append, "late"),
+    )
+    assert taken == ["late"]
+    # Once at first, then after pauses that double up to the longest one; a slow machine looks less often.
+    assert quiet.looks < 1.0 / LONGEST_PAUSE + 10 < 1.0 / SHORTEST_PAUSE
+
+
+def test_a_closed_ear_hears_nothing():
+    late = Queue()
+
+    async def listen():
+        taken = []
+        Ear(asyncio.get_running_loop(), [late], taken.append).close()
+        late.append("too late")
+        await asyncio.sleep(3 * LONGEST_PAUSE)
+        return taken
+
+    assert asyncio.run(listen()) == []

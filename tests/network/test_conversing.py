@@ -191,14 +191,16 @@ def test_those_who_come_back_too_late_spoil_nothing(method):
         np.testing.assert_array_equal(one.vector, other.vector)
 
 
-def test_a_newcomer_is_told_that_all_is_over():
+def test_a_newcomer_is_told_that_all_is_over_and_spends_nothing():
     """Everyone has gone through it without agent 2, which starts only now."""
     town = Town("lowpass", 8, 3)
     town.start(*(agent for agent in range(8) if agent != 2))
     town.run()
     town.start(2)
-    town.run(60)
-    assert town.nodes[2].direction is None  # nobody spoke with it
+    for _ in range(100):
+        town.step()
+    assert town.time.now() > 20 * SECOND
+    assert (town.nodes[2].direction, town.nodes[2].rounds, town.lives[2].ledger.consumed) == (None, 0, 0)
 
 
 # Liars.

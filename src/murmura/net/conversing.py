@@ -149,6 +149,10 @@ class ConversingNode(Node):
         self._hearing.keep(message, self._talk, now)
         self._go_on(now)
 
+    def _may_release(self, now: int) -> bool:
+        """Nor when it is too late: a release that nobody talks about any more is spent for nobody."""
+        return super()._may_release(now) and not self._hearing.all_have_ended
+
     def _begin_if_ready(self, now: int) -> None:
         """As soon as the agent has released, or if it has nothing to release."""
         is_begun = self._talk is not None or self.is_over

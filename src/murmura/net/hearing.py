@@ -110,6 +110,11 @@ class Hearing:
             is_silent = now - max(since, ear.last_sign) >= patience
             ear.is_given_up = is_silent or now - since >= LONG * self._timeout
 
+    @property
+    def all_have_ended(self) -> bool:
+        """Whether everyone has said that it has nothing more to say."""
+        return all(ear.is_over for ear in self._ears.values())
+
     def count(self, heard: Heard) -> None:
         """Note who was heard in a round."""
         for number, ear in self._ears.items():

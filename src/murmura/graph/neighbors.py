@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from murmura.errors import GraphError
 
@@ -54,6 +53,8 @@ def nearest_rows(rows: Any, k: int) -> Agents:
 
 
 def _nearest_by_tree(points: Floats, k: int) -> Agents:
+    from scipy.spatial import KDTree  # slow to import, and no business of a real agent
+
     n_agents = len(points)
     listed = min(k + 2, n_agents)  # the agent itself, its neighbors, and the first one left out
     distances, order = map(np.asarray, KDTree(points).query(points, k=listed, workers=-1))

@@ -41,6 +41,7 @@ from murmura.net.identity import Authority, Identity, Keys, Request, enroll
 from murmura.net.keyfiles import write_file
 from murmura.net.names import split_address
 from murmura.net.roster import Place, Setting, neighborhoods, sign_neighborhood
+from murmura.net.store import FileStore
 from murmura.net.task import Task
 from murmura.net.zenoh_settings import check_host
 from murmura.privacy.ledger import Ledger
@@ -238,6 +239,7 @@ def write_agent(
     identity.save(folder / IDENTITY_FOLDER)
     write_points(folder / DATA_FILE, *points)
     _write_text(folder / AGENT_FILE, agent_toml(name, privacy))
+    FileStore(folder / STATE_FOLDER, name).close()
     if privacy is not None and len(points[1]):
         # Here and never again: an agent whose ledger is gone has no new budget.
         Ledger.create(folder / STATE_FOLDER, name).close()

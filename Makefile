@@ -63,7 +63,7 @@ lock: | $(BIN)/python ## choose and pin the newest dependencies anew
 		|| { echo "A lock file must name packages only, not where they were found."; exit 1; }
 
 clean: ## remove what demo, tests and tools have written (not .venv)
-	@rm -rf demo-out network-out build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf demo-out network-out lowpass-out build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamps are older than pyproject.toml or a lock file when something has to be installed again.

@@ -94,7 +94,7 @@ def standing(folder: Path, updates: int) -> float:
         simulate(problem, method, seed=seed, updates=updates, record_every=None).records[-1].objective
         for seed in range(N_SIMULATED)
     ]
-    return (reached - np.mean(simulated)) / np.std(simulated, ddof=1)
+    return float((reached - np.mean(simulated)) / np.std(simulated, ddof=1))
 
 
 @pytest.mark.parametrize("updates", [1, 2, 5, 10, 20])
@@ -147,7 +147,7 @@ def test_private_agents_keep_their_budgets_and_learn_as_well_as_in_the_simulator
         for seed in range(N_SIMULATED // 5):
             run = simulate(problem, experiment.method, seed=seed, updates=RELEASES, record_every=None)
             simulated.append(agent_metrics(problem.loss, test, np.asarray(run.own_models)).mean())
-        return (accuracy - np.mean(simulated)) / np.std(simulated, ddof=1)
+        return float((accuracy - np.mean(simulated)) / np.std(simulated, ddof=1))
 
     standings = []
     for name in ("first", "second"):

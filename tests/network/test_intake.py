@@ -277,7 +277,10 @@ def test_relays_are_numbered_within_their_stage():
     assert isinstance(relay, Relay)
     assert (relay.sender, relay.stage, relay.round, relay.vector.size) == (1, "hop", 2, 10)
     assert entrance.message("cy", CY.relay("mean", 0, [1.0])) is not None
-    assert_dropped(entrance, "stale", "cy", CY.relay("hop", 1, [1.0]))
+    assert entrance.message("cy", CY.relay("hop", 1, [1.0])) is not None  # it was overtaken
+    assert entrance.message("cy", CY.relay("hop", 1, [1.0])) is None
+    assert entrance.duplicates == 1
+    assert_dropped(entrance, "equivocation", "cy", CY.relay("hop", 1, [2.0]))
     assert_dropped(entrance, "equivocation", "cy", CY.relay("hop", 2, [1.0]))
     assert_dropped(entrance, "wrong_dimension", "cy", CY.relay("hop", 3, np.ones(11)))
     assert_dropped(entrance, "wrong_dimension", "cy", CY.relay("hop", 3, []))

@@ -401,7 +401,7 @@ def test_one_answer_at_least_is_needed():
 
 def test_one_that_does_not_answer_is_asked_again_and_ever_more_rarely():
     bench, times = Bench(private=True), []
-    bench.transport.send = lambda *_: times.append(bench.time.now())
+    bench.transport.send = lambda sender, receiver, data: times.append(bench.time.now())
     bench.node.on_presence("carl", True)
     bench.run(150)
     gaps = [(later - time) / GREETING_GAP for time, later in pairwise(times)]

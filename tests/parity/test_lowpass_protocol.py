@@ -13,10 +13,11 @@ from tests.support import random_problem
 from murmura import Population, Problem, SimilarityGraph, angular_graph, linear_classification
 from murmura.engine import simulate
 from murmura.errors import SimulationError
+from murmura.method.conversation import Public
 from murmura.method.lowpass import LowPass, choice, filter, gossip, network, protocol, reach, rows
 from murmura.method.lowpass.gossip import Neighborhood
 from murmura.method.lowpass.network import run_protocol
-from murmura.method.lowpass.protocol import LowPassAgent, Public
+from murmura.method.lowpass.protocol import LowPassAgent
 from murmura.method.output_perturbation import OutputPerturbation
 from murmura.method.released import Released
 from murmura.objective import Huber, Quadratic

@@ -5,10 +5,12 @@ from __future__ import annotations
 from murmura.config import Config, Experiment
 from murmura.config.sections import DescentMethod
 from murmura.errors import ConfigError
-from murmura.method import CoordinateDescent
+from murmura.method import CoordinateDescent, LowPass, ReleaseOnce
+from murmura.method.point_mean import PointMean
 from murmura.method.private_updates import PrivateUpdates
 from murmura.method.released import budget_of_each
 from murmura.net.folder import OwnBudget
+from murmura.net.one_release import CLIP
 from murmura.net.setup import Member, free_addresses
 from murmura.net.task import Task
 from murmura.privacy.budget import Budget
@@ -17,35 +19,60 @@ from murmura.privacy.budget import Budget
 def members_of(experiment: Experiment) -> tuple[list[Member], Task]:
     """Everyone's points, budget and address, and what they learn together."""
     config, problem = experiment.config, experiment.problem
-    method = experiment.method
-    if not isinstance(method, CoordinateDescent) or not isinstance(config.method, DescentMethod):
-        raise ConfigError(
-            f'method.name: real agents run coordinate descent, got {method.name!r}; write name = "cd"'
-        )
-    if config.method.start != "zeros":
-        raise ConfigError(f'method.start: real agents start from "zeros", got {config.method.start!r}')
+    budgets, updates = _budgets(experiment)
     task = Task(
         loss=config.objective.loss,
         tradeoff=problem.tradeoff,
         max_samples=problem.sample_cap,
-        privacy="none" if method.privacy is None else "dp",
+        privacy="none" if budgets is None else "dp",
         feature_bound=problem.feature_bound,
         l2=config.objective.l2,
         classes=config.objective.classes or 2,
         width=config.objective.width or 1.0,
-        updates=config.method.updates,
-        leaks="" if method.privacy is None else "\n".join(problem.leaks),
+        updates=updates,
+        method=experiment.method.name,  # pyright: ignore[reportArgumentType]
+        round_timeout=config.network.round_timeout,
+        leaks="" if budgets is None else "\n".join(problem.leaks),
     )
-    budgets = [None] * problem.n_agents if method.privacy is None else _budgets(experiment, method.privacy)
     addresses = _addresses(config, problem.n_agents)
     members = []
     for agent, name in enumerate(_names(experiment)):
         features, targets = problem.population.samples(agent)
-        members.append(Member(name, features, targets, budgets[agent], addresses[agent]))
+        privacy = None if budgets is None else budgets[agent]
+        members.append(Member(name, features, targets, privacy, addresses[agent]))
     return members, task
 
 
-def _budgets(experiment: Experiment, privacy: PrivateUpdates) -> list[OwnBudget | None]:
+def _budgets(experiment: Experiment) -> tuple[list[OwnBudget] | None, int | None]:
+    """What everyone may spend, None without privacy; and after how many updates they stop."""
+    section, method = experiment.config.method, experiment.method
+    if isinstance(method, ReleaseOnce | LowPass):
+        return _of_one_release(experiment, method), 1
+    if not isinstance(method, CoordinateDescent) or not isinstance(section, DescentMethod):
+        raise ConfigError(
+            "method.name: real agents run coordinate descent, release once or the low-pass protocol, got "
+            f'{method.name!r}; write name = "cd", "release_once" or "lowpass"'
+        )
+    if section.start != "zeros":
+        raise ConfigError(f'method.start: real agents start from "zeros", got {section.start!r}')
+    if method.privacy is None:
+        return None, section.updates
+    return _of_updates(experiment, method.privacy), section.updates
+
+
+def _of_one_release(experiment: Experiment, method: ReleaseOnce | LowPass) -> list[OwnBudget]:
+    if not isinstance(method.kind, PointMean):
+        raise ConfigError(
+            f"method.kind: real agents release means of two classes, got {method.kind.name!r}; write "
+            'kind = "mean"'
+        )
+    return [
+        OwnBudget(epsilon=budget.epsilon, delta=budget.delta, updates=1, clip=CLIP)
+        for budget in budget_of_each(experiment.problem, method.budgets)
+    ]
+
+
+def _of_updates(experiment: Experiment, privacy: PrivateUpdates) -> list[OwnBudget]:
     if privacy.mechanism == "knorm":
         raise ConfigError(
             'privacy.mechanism: there is no integer K-norm noise; real agents take "gaussian" or "laplace"'

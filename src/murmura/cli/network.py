@@ -137,6 +137,9 @@ def _table(agents: list[dict[str, Any]]) -> Table:
         table.add_column(heading)
     for heading in ("updates", "releases", "ε spent", "neighbors up", "dropped", "last release"):
         table.add_column(heading, justify="right")
+    talks = any(agent["rounds"] is not None for agent in agents)
+    if talks:
+        table.add_column("rounds", justify="right")
     for agent in agents:
         spent, total = agent["epsilon_spent"], agent["epsilon_total"]
         age = agent["last_release_age_s"]
@@ -149,8 +152,15 @@ def _table(agents: list[dict[str, Any]]) -> Table:
             str(agent["neighbors_up"]),
             f"{sum(agent['dropped'].values()):,}",
             "–" if age is None else _ago(age),
+            *([_rounds(agent)] if talks else []),
         )
     return table
+
+
+def _rounds(agent: dict[str, Any]) -> str:
+    """How far its conversation has come."""
+    count = "–" if agent["rounds"] is None else f"{agent['rounds']:,}"
+    return f"{count} ✓" if agent["is_over"] else count
 
 
 def _ago(seconds: float) -> str:

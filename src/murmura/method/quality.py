@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 RESEMBLANCE_GUESS = 0.5
 RESEMBLANCE_SPREAD = 0.3
 SMALLEST = 1e-12
+# How many numbers an agent tallies before the columns.
+SCALARS = 3
 
 
 class Smoothed(NamedTuple):
@@ -50,28 +52,43 @@ def expected_correlations(
     vectors: the releases. noise: columns of public noise with the releases' `variances` s_i².
     shares: each agent's weight in means over agents, its share of all precision. signal: S.
     """
+    tallied = tallies(vectors, noise, variances)
+    return correlations(tallied, shares @ tallied, vectors.before.shape[1], signal)
+
+
+def tallies(vectors: Smoothed, noise: Smoothed, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Per agent, what is averaged over agents: product, own share and square, then columns of noise.
+
+    a_i contains own_i·v_i; the covariance of noise before and after is own_i·s_i². The columns, of one
+    coordinate each, tell how far product and square may be off.
+    """
     dimension, columns = vectors.before.shape[1], noise.before.shape[1]
     covariances, left = noise.products() / columns, noise.squares() / columns
-    # a_i contains own_i·v_i; the covariance of noise before and after is own_i·s_i².
     own = np.clip(covariances / variances, 0.0, 1.0)
-    products = shares @ (vectors.products() - dimension * covariances) / signal
-    others = max(float(shares @ (1 - own)), SMALLEST)
-    error = _error(shares, noise.before * noise.after, dimension) / signal
-    resemblance = _blended((products - float(shares @ own)) / others, error / others, RESEMBLANCE_GUESS)
-    squares = _blended(
-        shares @ (vectors.squares() - dimension * left) / signal,
-        _error(shares, noise.after**2, dimension) / signal,
-        RESEMBLANCE_GUESS**2,
-    )
+    scalars = [vectors.products() - dimension * covariances, own, vectors.squares() - dimension * left]
+    return np.column_stack([*scalars, noise.before * noise.after, noise.after**2])
+
+
+def correlations(
+    tallied: NDArray[np.float64], means: NDArray[np.float64], dimension: int, signal: float
+) -> NDArray[np.float64]:
+    """ρ_i from what agents tallied, one row each, and the means of it over all agents by precision."""
+    own, of_products, of_squares = tallied[:, 1], *np.split(means[SCALARS:], 2)
+    left = np.split(tallied[:, SCALARS:], 2, axis=1)[1].mean(axis=1)
+    product, mean_own, square = means[:SCALARS].tolist()
+    others = max(1 - mean_own, SMALLEST)
+    error = _error(of_products, dimension) / signal
+    resemblance = _blended((product / signal - mean_own) / others, error / others, RESEMBLANCE_GUESS)
+    squares = _blended(square / signal, _error(of_squares, dimension) / signal, RESEMBLANCE_GUESS**2)
     # In units of S; a length is at least its projection.
     projections = own + resemblance * (1 - own)
     lengths = np.maximum(squares, projections**2) + dimension * left / signal
     return projections / np.sqrt(np.maximum(lengths, SMALLEST))
 
 
-def _error(shares: NDArray[np.float64], noise: NDArray[np.float64], dimension: int) -> float:
+def _error(columns: NDArray[np.float64], dimension: int) -> float:
     """Standard error of a mean over agents of sums over p coordinates, from columns of one each."""
-    return float((shares @ noise).std()) * math.sqrt(dimension)
+    return float(columns.std()) * math.sqrt(dimension)
 
 
 def _blended(measured: float, error: float, guess: float) -> float:

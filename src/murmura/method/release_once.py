@@ -17,14 +17,8 @@ from murmura.method.output_perturbation import OutputPerturbation
 from murmura.method.point_mean import PointMean, signal_power
 from murmura.method.quality import Smoothed, expected_correlations
 from murmura.method.released import Released, budget_of_each, one_release
-from murmura.method.smoothing import (
-    ShrunkenMean,
-    precision_confidences,
-    propagate,
-    public_noise,
-    shrunken_mean,
-    variances_of,
-)
+from murmura.method.shrinkage import ShrunkenMean, precision_confidences, shrunken_mean
+from murmura.method.smoothing import propagate, public_noise, variances_of
 from murmura.objective import Problem
 from murmura.objective.passes import neighbor_sums
 from murmura.privacy.budget import Budget
@@ -50,8 +44,8 @@ class ReleaseOnce:
 
     Nothing after the release touches the data again, so that the propagation may go on for any number
     of updates. Everyone's first message is its release. The mean over all releases is shrunk as far as
-    it does not stand out of its noise; a network would find it by gossip, here it is computed at once
-    and its messages are not counted.
+    it does not stand out of its noise; agents of a network find it by gossip
+    (`murmura.method.release_once_protocol`), here it is computed at once and its messages are not counted.
     """
 
     budgets: Budget | Sequence[Budget]

@@ -394,6 +394,8 @@ class _Seat:
             dict(dropped),
             None if released is None else (now - released) / SECOND,
             self.obstacle or node.obstacle,
+            node.rounds,
+            node.is_over,
         )
 
     def epsilon_spent(self) -> float | None:

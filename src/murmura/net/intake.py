@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 
 from murmura.agent import Message
 from murmura.errors import NetworkError
+from murmura.method.conversation import Tag
+from murmura.method.lowpass.gossip import may_be_infinite
 from murmura.net.rate import Bucket, RateLimit
 from murmura.net.signing import Verifier, check_public_key
 from murmura.net.wire import (
@@ -32,6 +35,7 @@ from murmura.net.wire import (
     greeting_limit,
     limit,
     open_greeting,
+    open_repeat,
     open_signed,
 )
 from murmura.privacy.messages import Relay
@@ -41,6 +45,11 @@ NOTHING_YET: Final = -1
 REMEMBERED: Final = 64
 # A neighbor cannot fill the memory with stages that no protocol has.
 MAX_STAGES: Final = 1024
+# Of one stage: neighbors are about one round apart, and there is a tie for each of them to remember.
+REMEMBERED_ROUNDS: Final = 8
+# No coordinate of a relay is larger: gossip multiplies what it mixes by up to 1e11 on the way, and squares of
+# what is far below the root of the largest number do not overflow.
+RELAY_BOUND: Final = 1e60
 
 Accepted: TypeAlias = Message | Relay
 
@@ -79,8 +88,22 @@ class AcceptedGreeting:
     is_answer: bool
 
 
+@dataclass(frozen=True)
+class AcceptedRepeat:
+    """What a neighbor said last in a conversation.
+
+    relays: those that are new here. tags: of all of them, in order; none if one of them was refused.
+    """
+
+    sender: int
+    waits: bool
+    is_over: bool
+    relays: list[Relay]
+    tags: list[Tag]
+
+
 class _Duplicate(Exception):
-    """The very bytes that came last: sent again, as after every meeting, and no offence."""
+    """The very bytes that came before: sent again, as after every meeting, and no offence."""
 
 
 @dataclass(slots=True)
@@ -104,6 +127,20 @@ class _Track:
 
 
 @dataclass(slots=True)
+class _Rounds:
+    """The last rounds of one stage that came from one neighbor: each is taken once, in any order."""
+
+    last: int = NOTHING_YET
+    digests: dict[int, bytes] = field(default_factory=dict)
+
+    def add(self, number: int, digest: bytes) -> None:
+        self.last = max(self.last, number)
+        self.digests[number] = digest
+        for old in [known for known in self.digests if known <= self.last - REMEMBERED_ROUNDS]:
+            del self.digests[old]
+
+
+@dataclass(slots=True)
 class _Peer:
     """What is known of a neighbor."""
 
@@ -111,7 +148,7 @@ class _Peer:
     bucket: Bucket
     agrees: bool = True
     model: _Track = field(default_factory=_Track)
-    stages: dict[str, _Track] = field(default_factory=dict)
+    stages: dict[str, _Rounds] = field(default_factory=dict)
 
 
 class Intake:
@@ -120,7 +157,7 @@ class Intake:
     me, public_key: the agent's own name and key; with the key it recognises its own models in greetings.
     dimension: of a model, exactly; relay_dimension: of a relay, at most (0: there are none in this network).
     privacy_labels: which kinds of model this agent takes.
-    magnitude_bound: no coordinate of a model or relay may be larger.
+    magnitude_bound: no coordinate of a model may be larger.
     clock: nanoseconds, for the rate limit alone.
     verifier: shared by the agents of a process.
 
@@ -231,6 +268,34 @@ class Intake:
             claimed_sender, greeting.version, True, mine, shown, yours, greeting.is_answer
         )
 
+    def repeat(self, claimed_sender: str, data: bytes) -> AcceptedRepeat | None:
+        """What a neighbor says again; None, and a count, if it is nothing. Its relays are counted each."""
+        try:
+            if len(data) > self._max_greeting_bytes:
+                raise Rejected("oversized")
+            peer = self._admitted(claimed_sender)
+            repeat = open_repeat(data, self._max_greeting_bytes)
+        except Rejected as rejection:
+            self.dropped[rejection.reason] += 1
+            return None
+        self.accepted += 1
+        relays, tags = list[Relay](), list[Tag]()
+        for one in repeat.relays:
+            try:
+                body = self._opened(one).body
+                if not isinstance(body, RelayBody):
+                    raise Rejected("malformed")
+                tags.append((body.stage, body.round))
+                relay = self._take(claimed_sender, peer, one)
+                assert isinstance(relay, Relay)
+                relays.append(relay)
+            except _Duplicate:
+                self.duplicates += 1
+            except Rejected as rejection:
+                self.dropped[rejection.reason] += 1
+                return AcceptedRepeat(peer.key.index, repeat.waits, repeat.is_over, relays, [])
+        return AcceptedRepeat(peer.key.index, repeat.waits, repeat.is_over, relays, tags)
+
     def _admitted(self, sender: str) -> _Peer:
         """A neighbor that has not sent too much of late."""
         peer = self._peers.get(sender)
@@ -297,15 +362,22 @@ class Intake:
     def _take_relay(self, body: RelayBody, peer: _Peer, opened: Opened, data: bytes) -> Relay:
         if not self._relay_sizes:
             raise Rejected("wrong_label")
-        track = peer.stages.get(body.stage)
-        if track is None:
+        known = peer.stages.get(body.stage)
+        if known is None:
             if len(peer.stages) >= MAX_STAGES:
                 raise Rejected("flooded")
-            track = _Track()
-        self._check_number(body.round, track, peer, opened, data)
-        vector = self._checked_vector(opened, self._relay_sizes)
-        track.advance(body.round, data)
-        peer.stages[body.stage] = track
+            known = _Rounds()
+        if body.round <= known.last - REMEMBERED_ROUNDS:
+            raise Rejected("replayed")
+        digest = blake2b(data, digest_size=16).digest()
+        if known.digests.get(body.round) == digest:
+            raise _Duplicate
+        self._check_signature(opened, peer.key.public_key)
+        if body.round in known.digests:
+            raise Rejected("equivocation")
+        vector = self._checked_relay(opened, body.stage)
+        known.add(body.round, digest)
+        peer.stages[body.stage] = known
         self.accepted += 1
         return Relay(peer.key.index, body.stage, body.round, vector)
 
@@ -338,4 +410,14 @@ class Intake:
             raise Rejected("wrong_dimension")
         if not opened.largest <= self._bound:
             raise Rejected("too_large" if math.isfinite(opened.largest) else "not_finite")
+        return opened.vector
+
+    def _checked_relay(self, opened: Opened, stage: str) -> NDArray[np.float64]:
+        """Never without meaning; infinite only where an agent says so that it has no mean yet."""
+        if opened.vector.size not in self._relay_sizes:
+            raise Rejected("wrong_dimension")
+        if math.isnan(opened.largest) or (math.isinf(opened.largest) and not may_be_infinite(stage)):
+            raise Rejected("not_finite")
+        if RELAY_BOUND < opened.largest < math.inf:
+            raise Rejected("too_large")
         return opened.vector

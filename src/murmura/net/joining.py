@@ -28,6 +28,7 @@ from murmura.net.identity import (
     save_signing_key,
 )
 from murmura.net.keyfiles import read_file, read_secret, write_file, write_folder
+from murmura.net.one_release import check_one_release
 from murmura.net.roster import check_belongs, read_neighborhood
 from murmura.net.setup import AUTHORITY_FOLDER, add_agent, write_agent
 from murmura.net.task import Task
@@ -81,6 +82,8 @@ def accept_reply(folder: Path, reply: Path, data: Path, privacy: OwnBudget | Non
             f"agent {name!r}: the network's privacy is {Task.of(neighborhood).privacy!r}; "
             + ("give --epsilon and --delta" if privacy is None else "leave --epsilon and --delta out")
         )
+    if privacy is not None and Task.of(neighborhood).method != "cd":
+        check_one_release(name, privacy)
     write_agent(folder, identity, name, read_points(data), privacy)
     write_file(folder / ROSTER_FILE, roster)
     shutil.rmtree(waiting)

@@ -48,6 +48,9 @@ class AgentStatus:
     last_release_age_s: float | None
     obstacle: str | None = None
     """Why it releases nothing any more although its budget may not be spent."""
+    rounds: int | None = None
+    is_over: bool | None = None
+    """Of its conversation, in a network where agents release once."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ def _agent_metrics(agents: tuple[AgentStatus, ...]) -> Iterator[Metric]:
         ("murmura_epsilon_budget", "Epsilon of the whole budget.", lambda a: a.epsilon_total),
         ("murmura_neighbors_up", "Neighbors that are there.", lambda a: a.neighbors_up),
         ("murmura_last_release_age_seconds", "Since the last release.", lambda a: a.last_release_age_s),
+        ("murmura_rounds", "Rounds of the conversation so far.", lambda a: a.rounds),
         ("murmura_silenced", "1 if it must not release any more.", lambda a: int(a.obstacle is not None)),
     ]
     for kind, rows in ((CounterMetricFamily, counts), (GaugeMetricFamily, levels)):

@@ -122,6 +122,16 @@ class Node:
         return self._outbox.updates
 
     @property
+    def rounds(self) -> int | None:
+        """How far its conversation has come, where there is one (murmura.net.conversing)."""
+        return None
+
+    @property
+    def is_over(self) -> bool | None:
+        """Whether that has ended."""
+        return None
+
+    @property
     def neighbors_up(self) -> list[str]:
         return [name for name, tie in self._ties.items() if tie.up_since is not None]
 

@@ -27,10 +27,19 @@ from murmura.errors import PrivacyError
 from murmura.method.private_updates import tail_start
 from murmura.net.signing import SigningKey, Verifier, public_key_of
 from murmura.net.store import Sent, Store
-from murmura.net.wire import MAX_NUMBER, ModelBody, Opened, PrivacyLabel, open_signed, sign
+from murmura.net.wire import (
+    MAX_NUMBER,
+    Body,
+    ModelBody,
+    Opened,
+    PrivacyLabel,
+    RelayBody,
+    open_signed,
+    sign,
+)
 from murmura.privacy.gate import Gate
 from murmura.privacy.ledger import Book
-from murmura.privacy.messages import decode, encode
+from murmura.privacy.messages import Relay, decode, encode
 
 
 class Outbox(Protocol):
@@ -72,7 +81,7 @@ class Outbox(Protocol):
 
 
 class Signer:
-    """Signs an agent's models with its key, for its network, under its label.
+    """Signs an agent's models and relays with its key, for its network; models under its label.
 
     verifier: that of the process; the agent's neighbors in it need not check what was signed here.
     """
@@ -95,11 +104,19 @@ class Signer:
     def signed(self, number: int, payload: bytes) -> Sent:
         if not 0 <= number <= MAX_NUMBER:
             raise PrivacyError(f"agent {self._sender!r}: there is no message with number={number}")
-        body = ModelBody(self._network, self._sender, number, self._privacy, payload)
+        return Sent(
+            number, self._data(ModelBody(self._network, self._sender, number, self._privacy, payload))
+        )
+
+    def relay(self, relay: Relay) -> bytes:
+        payload = encode(relay.round, relay.vector)
+        return self._data(RelayBody(self._network, self._sender, relay.stage, relay.round, payload))
+
+    def _data(self, body: Body) -> bytes:
         data = sign(body, self._key)
         if self._verifier is not None:
             self._verifier.read_once(data, _opened).proven_by = self._public_key
-        return Sent(number, data)
+        return data
 
 
 class PlainOutbox:

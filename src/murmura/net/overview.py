@@ -23,6 +23,8 @@ NOTHING_YET: Final[dict[str, Any]] = {
     "dropped": {},
     "last_release_age_s": None,
     "obstacle": None,
+    "rounds": None,
+    "is_over": None,
 }
 
 

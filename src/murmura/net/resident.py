@@ -19,6 +19,7 @@ from murmura.net.host import Resident, Spender
 from murmura.net.intake import Intake
 from murmura.net.learner import LearningAgent, Protection, Settings, make_agent
 from murmura.net.node import Node
+from murmura.net.one_release import CONVERSING_RATE, Ground, largest_relay, open_one_release
 from murmura.net.outbox import GateOutbox, Outbox, PlainOutbox, Signer
 from murmura.net.own import OwnSide
 from murmura.net.promise import promise
@@ -52,7 +53,12 @@ def _opened(
     store = opened.enter_context(FileStore(folder.state, name))
     key = folder.signing_key()
     signer = Signer(neighborhood.network, name, task.privacy, key, verifier)
-    making = _Making(folder, task, settings, [first, *store.load().batches], store, signer, time.now())
+    intake = _intake(folder, task, public_key_of(key), time, verifier)
+    batches = [first, *store.load().batches]
+    if task.method != "cd":
+        ground = Ground(folder, task, first, joined(batches), store, signer, intake, transport, time)
+        return open_one_release(ground, opened)
+    making = _Making(folder, task, settings, batches, store, signer, time.now())
     if not isinstance(privacy, OwnBudget) or not first.targets.size:
         # An agent without points has nothing to protect.
         parts = _plain(making)
@@ -63,7 +69,7 @@ def _opened(
     node = Node(
         parts.agent,
         parts.clock,
-        _intake(folder, task, public_key_of(key), time, verifier),
+        intake,
         parts.outbox,
         store,
         transport,
@@ -214,5 +220,7 @@ def _intake(
         task.magnitude_bound,
         public_key=public_key,
         clock=time.now,
+        relay_dimension=largest_relay(task, neighborhood.dimension),
+        rate=None if task.method == "cd" else CONVERSING_RATE,
         verifier=verifier,
     )

@@ -14,8 +14,11 @@ from murmura.net.host import Host, Resident
 from murmura.net.identity import TlsFiles
 from murmura.net.logs import EventLog, place_of
 from murmura.net.metrics import MetricsServer
+from murmura.net.one_release import largest_relay
 from murmura.net.resident import open_resident
+from murmura.net.roster import Neighborhood
 from murmura.net.signing import Verifier
+from murmura.net.task import Task
 from murmura.net.time import RealTime
 from murmura.net.wire import greeting_limit
 from murmura.net.zenoh_link import ZenohLink
@@ -66,7 +69,7 @@ async def open_host(folder: HostFolder, *, owns_process: bool = False) -> AsyncI
             folder.name,
             folder.listen,
             TlsFiles.of(folder.path / IDENTITY_FOLDER),
-            max_bytes=greeting_limit(folder.agents[0].neighborhood.dimension),
+            max_bytes=_longest_message(folder.agents[0].neighborhood),
             note=lambda event, about: log(event, **about),
         )
         host = Host(
@@ -90,6 +93,11 @@ def _note(log: EventLog, context: Mapping[str, Any]) -> None:
     error = context.get("exception")
     if isinstance(error, BaseException):
         log.failure("unexpected error", error)
+
+
+def _longest_message(neighborhood: Neighborhood) -> int:
+    dimension = neighborhood.dimension
+    return greeting_limit(max(dimension, largest_relay(Task.of(neighborhood), dimension)))
 
 
 def _residents(folder: HostFolder, link: ZenohLink, log: EventLog) -> list[Resident]:

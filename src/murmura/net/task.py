@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from murmura.errors import MissingExtra, NetworkError
+from murmura.method.release_once import PROPAGATION_TRADEOFF
 from murmura.net.learner import Settings
 from murmura.net.roster import Neighborhood, Setting
 from murmura.net.wire import PrivacyLabel
@@ -20,8 +21,12 @@ try:
 except ImportError as error:
     raise MissingExtra("a real network", "net") from error
 
+Method: TypeAlias = Literal["cd", "release_once", "lowpass"]
+
 # No coordinate of a model is larger: far above any model that learning ends with, and far below overflow.
 MAGNITUDE_BOUND: Final = 1e6
+# Seconds. Long enough for a process to be started again: who is given up is missing in everyone's means.
+ROUND_TIMEOUT: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,9 @@ class Task:
 
     updates: after so many an agent wakes no more; None goes on for ever.
     leaks: what the network was made of that tells of private data, such as its graph; one per line.
+    method: what agents do: coordinate descent, or one release and a conversation about it.
+    round_timeout: seconds without a sign of life after which a conversation goes on without a neighbor.
+    smoothing: μ of the propagation after one release.
     """
 
     loss: str
@@ -43,6 +51,9 @@ class Task:
     updates: int | None = None
     magnitude_bound: float = MAGNITUDE_BOUND
     leaks: str = ""
+    method: Method = "cd"
+    round_timeout: float = ROUND_TIMEOUT
+    smoothing: float = PROPAGATION_TRADEOFF
 
     @classmethod
     def of(cls, neighborhood: Neighborhood) -> Self:

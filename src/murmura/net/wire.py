@@ -34,6 +34,8 @@ FORMAT: Final = b"mur"
 FRAME: Final = FORMAT + bytes([VERSION])
 MAX_STAGE: Final = 63
 MAX_NUMBER: Final = 2**63 - 1
+# Relays that are kept to be sent again.
+REPEATED: Final = 2
 # More than all that is not coordinates: two names, a stage, numbers, tags, lengths and the signature.
 OVERHEAD: Final = 512
 
@@ -124,6 +126,22 @@ class Greeting(Fields, tag="greeting", frozen=True):
     is_answer: bool = False
 
 
+class Repeat(Fields, tag="repeat", frozen=True):
+    """What an agent in a conversation said last, for a neighbor that may have missed it.
+
+    It needs no signature of its own either: its relays are signed, and the rest leads to one answer at most.
+
+    waits: whether it misses something of the receiver's.
+    is_over: whether it has nothing more to say.
+    relays: its last ones, in order. Neighbors are at most one round apart as long as nobody is given up, so
+        that two are enough.
+    """
+
+    waits: bool
+    is_over: bool
+    relays: Annotated[list[bytes], msgspec.Meta(max_length=REPEATED)]
+
+
 @dataclass(slots=True)
 class Opened:
     """A message that follows the schema; whether the signature holds is yet to be asked.
@@ -186,9 +204,26 @@ def open_greeting(data: bytes, max_bytes: int) -> Greeting:
     return _decode(data, max_bytes, _GREETING)
 
 
+def say_again(repeat: Repeat) -> bytes:
+    return FRAME + msgspec.msgpack.encode(repeat)
+
+
+def is_repeat(data: bytes) -> bool:
+    """Whether these bytes can be nothing else: greetings come the same way."""
+    return data.startswith(_REPEAT_BEGINS)
+
+
+def open_repeat(data: bytes, max_bytes: int) -> Repeat:
+    """The relays that are sent again in these bytes, or `Rejected`."""
+    return _decode(data, max_bytes, _REPEAT)
+
+
 _SIGNED: Final = msgspec.msgpack.Decoder(Signed)
 _BODY: Final[msgspec.msgpack.Decoder[Body]] = msgspec.msgpack.Decoder(Body)
 _GREETING: Final = msgspec.msgpack.Decoder(Greeting)
+_REPEAT: Final = msgspec.msgpack.Decoder(Repeat)
+# Frame, length of the array, length of the tag, tag.
+_REPEAT_BEGINS: Final = say_again(Repeat(False, False, []))[: len(FRAME) + 2 + len("repeat")]
 
 
 def _vector_in(body: Body) -> NDArray[np.float64]:

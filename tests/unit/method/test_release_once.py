@@ -17,13 +17,8 @@ from murmura.method.point_mean import PointMean, unit_rows
 from murmura.method.quality import Smoothed, expected_correlations
 from murmura.method.release_once import ReleaseOnce
 from murmura.method.released import Released, budget_of_each
-from murmura.method.smoothing import (
-    precision_confidences,
-    propagate,
-    public_noise,
-    shrunken_mean,
-    variances_of,
-)
+from murmura.method.shrinkage import precision_confidences, shrunken_mean
+from murmura.method.smoothing import propagate, public_noise, variances_of
 from murmura.objective import Huber, LocalObjective, PropagationObjective, Quadratic, Softmax
 from murmura.objective.losses import CappedLogistic
 from murmura.privacy.budget import Budget

@@ -1,21 +1,18 @@
-"""Gossip between neighbors, as conversations: each round an agent sends one vector and gets its neighbors'.
+"""Gossip between neighbors, as conversations (murmura.method.conversation): hops, means, largest values.
 
-A conversation is a generator. It yields what the agent sends to all its neighbors and is resumed with
-what they sent in the same round; it knows nothing of networks, clocks or time-outs, nor of how many
-agents there are. Nothing here can receive a population.
+Nothing here can receive a population.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector: TypeAlias = NDArray[np.float64]
+from murmura.method.conversation import Conversation, Sending, Vector
 
 TOLERANCE: Final = 1e-8
 # What the agents' differences are damped to, far enough below for a mean much smaller than what it is of.
@@ -25,19 +22,8 @@ ROUND_GROWTH: Final = 1.25
 MOST_ROUNDS: Final = 1 << 20
 # Of public noise, to find out how many rounds it takes: a few, lest one is smooth along the graph by chance.
 PROBE_COLUMNS: Final = 4
-
-
-class Sending(NamedTuple):
-    """One round: what to send, in which stage of the protocol."""
-
-    stage: str
-    vector: Vector
-
-
-# What neighbors sent, by their number; one that was not heard in time is missing.
-Heard: TypeAlias = Mapping[int, Vector]
-Result = TypeVar("Result")
-Conversation: TypeAlias = Generator[Sending, Heard, Result]
+# The stages in which agents find out whether they agree: the only ones where infinity is an answer.
+AGREEING: Final = "/agree"
 
 
 @dataclass(frozen=True)
@@ -104,7 +90,7 @@ class Gossip:
         """The smallest and the largest of everyone's means after so many rounds."""
         mixed = yield from self._mixed(stage, sums, rounds)
         mean = push_sum_mean(mixed)
-        extremes = yield from self.largest(f"{stage}/agree", np.concatenate([mean, -mean]))
+        extremes = yield from self.largest(stage + AGREEING, np.concatenate([mean, -mean]))
         return -extremes[len(mean) :], extremes[: len(mean)]
 
     def _mixed(self, stage: str, vector: Vector, rounds: int) -> Conversation[Vector]:
@@ -139,6 +125,11 @@ def damped_up_to(rounds: int) -> float:
 def push_sum_mean(sums: Vector) -> Vector:
     """The quotients; infinite before weight has come from everywhere, when there is nothing to divide by."""
     return sums[:-1] / sums[-1] if sums[-1] > 0 else np.full(len(sums) - 1, np.inf)
+
+
+def may_be_infinite(stage: str) -> bool:
+    """Whether an agent may say in this stage that it has no mean yet."""
+    return stage.endswith(AGREEING)
 
 
 def agree(lowest: Vector, highest: Vector) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from murmura.graph import SimilarityGraph
+from murmura.method.conversation import Public, TalkingAgent
 from murmura.method.lowpass.central import Smoothing, nothing_smoothed
-from murmura.method.lowpass.protocol import LowPassAgent, Public
+from murmura.method.lowpass.protocol import LowPassAgent
 from murmura.method.lowpass.traffic import Traffic
 from murmura.method.released import Released
 from murmura.privacy.messages import Relay
@@ -25,12 +27,20 @@ def never(relay: Relay, receiver: int) -> bool:
 def run_protocol(
     graph: SimilarityGraph, released: Released, signal_power: float | None, *, loses: Loses = never
 ) -> tuple[Smoothing, Traffic]:
-    """The protocol with all agents, until each has its outcome.
+    """The protocol with all agents, until each has its outcome."""
+    agents = {agent.number: agent for agent in _agents(graph, released, signal_power)}
+    traffic = converse(graph, agents, loses=loses)
+    return _collected(graph, agents, released.vectors.shape[1]), traffic
+
+
+def converse(
+    graph: SimilarityGraph, agents: Mapping[int, TalkingAgent[Any]], *, loses: Loses = never
+) -> Traffic:
+    """Until each agent has its outcome; what was sent.
 
     loses: whether a relay is lost on its way to a receiver. When nothing is on its way any more, all
     agents that wait have a time-out.
     """
-    agents = {agent.number: agent for agent in _agents(graph, released, signal_power)}
     traffic, post = Traffic(), deque[tuple[int, Relay]]()
 
     def send(relays: list[Relay]) -> None:
@@ -41,13 +51,13 @@ def run_protocol(
 
     for agent in agents.values():
         send(agent.start())
-    while any(agent.outcome is None for agent in agents.values()):
+    while not all(agent.is_over for agent in agents.values()):
         while post:
             receiver, relay = post.popleft()
             send(agents[receiver].on_relay(relay))
         for agent in agents.values():
             send(agent.on_timeout())
-    return _collected(graph, agents, released.vectors.shape[1]), traffic
+    return traffic
 
 
 def _agents(graph: SimilarityGraph, released: Released, signal_power: float | None) -> Iterator[LowPassAgent]:

@@ -17,13 +17,19 @@ this module cannot import one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.errors import SimulationError
+from murmura.method.conversation import (
+    Conversation,
+    Direction,
+    Public,
+    Sending,
+    TalkingAgent,
+    Vector,
+)
 from murmura.method.lowpass.choice import (
     Beliefs,
     Choice,
@@ -39,17 +45,10 @@ from murmura.method.lowpass.choice import (
     usable,
 )
 from murmura.method.lowpass.filter import DEGREES, next_degrees, step_weights
-from murmura.method.lowpass.gossip import (
-    PROBE_COLUMNS,
-    Conversation,
-    Gossip,
-    Heard,
-    Neighborhood,
-    Sending,
-    Vector,
-)
+from murmura.method.lowpass.gossip import PROBE_COLUMNS, Gossip, Neighborhood
 from murmura.method.lowpass.reach import find_reach
 from murmura.method.lowpass.rows import (
+    NOISE_COLUMNS,
     Rows,
     public_noise,
     quotients,
@@ -57,20 +56,6 @@ from murmura.method.lowpass.rows import (
     tallies,
     weighted,
 )
-from murmura.privacy.messages import Relay
-
-
-@dataclass(frozen=True)
-class Public:
-    """What an agent tells everyone: its release, s² of one coordinate, and the part of it that is noise.
-
-    signal_power: ‖t‖² of what is released if it is known beforehand; the same for all agents.
-    """
-
-    vector: NDArray[np.float64]
-    variance: float
-    noise_variance: float
-    signal_power: float | None
 
 
 class Outcome(NamedTuple):
@@ -81,65 +66,33 @@ class Outcome(NamedTuple):
     hops: int
 
 
-class LowPassAgent:
-    """One agent without input or output: it is told what arrives and when it waited too long.
-
-    It does a round when it holds that round from every neighbor, or after a time-out without the
-    missing ones. Each method returns the relays to send to all neighbors. `outcome` is None until the end.
-    """
+class LowPassAgent(TalkingAgent[Outcome]):
+    """One agent of the protocol, driven by what arrives."""
 
     def __init__(self, number: int, public: Public, weights: Mapping[int, float]) -> None:
-        if not weights:
-            raise SimulationError(f"agent {number} has no neighbor; it learns alone")
-        self.number = number
-        self.outcome: Outcome | None = None
-        self._neighbors = frozenset(weights)
-        self._conversation = _collaborate(number, public, dict(weights))
-        self._waiting: tuple[str, int] | None = None
-        self._rounds: dict[str, int] = {}
-        self._inbox: dict[tuple[str, int], dict[int, Vector]] = {}
-
-    def start(self) -> list[Relay]:
-        """The first message."""
-        return [self._said(next(self._conversation)), *self._go_on()]
-
-    def on_relay(self, relay: Relay) -> list[Relay]:
-        """Keep what arrived, and do the rounds that are now complete; what comes too late is left aside."""
-        if relay.sender not in self._neighbors:
-            raise SimulationError(f"agent {self.number} got a relay from {relay.sender}, not a neighbor")
-        self._inbox.setdefault((relay.stage, relay.round), {})[relay.sender] = relay.vector
-        return self._go_on()
-
-    def on_timeout(self) -> list[Relay]:
-        """Do the present round with those who were heard."""
-        relays = self._round() if self._waiting is not None else []
-        return relays + self._go_on()
-
-    def _go_on(self) -> list[Relay]:
-        relays: list[Relay] = []
-        while self._waiting is not None and len(self._inbox.get(self._waiting, {})) == len(self._neighbors):
-            relays += self._round()
-        return relays
-
-    def _round(self) -> list[Relay]:
-        assert self._waiting is not None
-        heard: Heard = self._inbox.pop(self._waiting, {})
-        try:
-            return [self._said(self._conversation.send(heard))]
-        except StopIteration as end:
-            self._waiting, self.outcome = None, end.value
-            self._inbox.clear()
-            return []
-
-    def _said(self, sending: Sending) -> Relay:
-        """Rounds are counted within a stage, so that no two relays of an agent have the same tag."""
-        number = self._rounds.get(sending.stage, 0)
-        self._rounds[sending.stage] = number + 1
-        self._waiting = (sending.stage, number)
-        return Relay(self.number, sending.stage, number, sending.vector)
+        super().__init__(number, weights, collaborate(number, public, dict(weights)))
 
 
-def _collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Conversation[Outcome]:
+def largest_relay(dimension: int) -> int:
+    """How many coordinates a relay has at most: when agents compare their means, from both sides."""
+    return 2 * (dimension + NOISE_COLUMNS)
+
+
+def find_direction(
+    number: int, public: Public, weights: Mapping[int, float]
+) -> Conversation[Direction | None]:
+    """The protocol about two classes; None for an agent that keeps its local model.
+
+    The direction is taken without what the agent's own release added to it, as in `LowPass.finish`.
+    """
+    beliefs = (yield from collaborate(number, public, weights)).beliefs
+    if not beliefs.collaborates[0]:
+        return None
+    of_others = beliefs.vectors[0] - beliefs.own_weights[0] * public.vector
+    return Direction(of_others, float(np.sqrt(beliefs.shares[0])))
+
+
+def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Conversation[Outcome]:
     """The whole protocol, as one agent sees it."""
     gossip = Gossip(weights, (yield from find_reach(number)))
     neighborhood = yield from _evened(Neighborhood(weights))

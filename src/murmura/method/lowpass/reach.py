@@ -6,6 +6,9 @@ answered; so that only the smallest number of all, the leader, ever gets all ans
 algorithms"). It then knows the hops to the farthest agent. No two agents are more than twice as many
 apart, and that is the public number: everyone learns it in as many rounds again, and at which round all of
 them stop.
+
+Who is not heard in a round is left out of it. A leader that falls silent, or is made up, would be waited for
+for ever: so everyone gives up after the same number of rounds, and takes the same number for the reach.
 """
 
 from __future__ import annotations
@@ -14,9 +17,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from murmura.method.lowpass.gossip import Conversation, Sending, Vector
+from murmura.method.conversation import Conversation, Sending, Vector
 
 UNKNOWN: Final = -1
+# Rounds after which nobody waits for the leader any more, and the reach that everyone takes then.
+MOST_ROUNDS: Final = 4096
+REACH_WITHOUT_LEADER: Final = 64
 
 
 class _State(NamedTuple):
@@ -36,15 +42,17 @@ class _State(NamedTuple):
 
 def find_reach(number: int) -> Conversation[int]:
     """A bound on the hops between any two agents, the same for all of them."""
-    state, neighbors, rounds = _State(number, 0, number), dict[int, _State](), 0
+    state, rounds = _State(number, 0, number), 0
     while state.last_round == UNKNOWN or rounds < state.last_round:
+        if rounds == MOST_ROUNDS:
+            return REACH_WITHOUT_LEADER
         heard = yield Sending("reach", np.array(state, np.float64))
         if not heard:  # all have gone on
             break
         rounds += 1
-        neighbors |= {sender: _State.of_vector(vector) for sender, vector in sorted(heard.items())}
+        neighbors = {sender: _State.of_vector(vector) for sender, vector in sorted(heard.items())}
         state = _told(_answered(_joined(state, neighbors), neighbors, number), neighbors, number, rounds)
-    return max(state.reach, 1)
+    return min(max(state.reach, 1), MOST_ROUNDS)
 
 
 def _joined(state: _State, neighbors: dict[int, _State]) -> _State:

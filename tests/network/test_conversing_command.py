@@ -1,0 +1,145 @@
+"""`murmura network` with agents that release once and talk: real processes, one of them killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.network.test_command import (
+    ROOT,
+    assert_within_budget,
+    host_pids,
+    murmura,
+    running,
+    status,
+    wait_for,
+)
+
+from murmura.config import Config, Experiment, build
+from murmura.method.conversation import TalkingAgent
+from murmura.method.lowpass.network import converse
+from murmura.net.folder import AgentFolder
+from murmura.net.memory import MemoryNetwork
+from murmura.net.one_release import conversation_about, public_side
+from murmura.net.resident import open_resident
+from murmura.net.task import Task
+from murmura.net.time import RealTime
+from murmura.objective.solitary import solve_local_models
+from murmura.privacy.ledger import Ledger
+from murmura.results.metrics import agent_metrics
+
+pytestmark = pytest.mark.network
+
+EXAMPLE = ROOT / "examples" / "network-lowpass.toml"
+# Rounds after which a gateway is killed, and how long a conversation may take on a busy machine.
+EARLY, SECONDS = 20, 240.0
+
+
+def configured(folder: Path, method: str) -> Path:
+    config, text = folder / "network.toml", EXAMPLE.read_text()
+    assert 'name = "lowpass"' in text
+    # A simulation has to be told when to stop; real agents stop when they have settled.
+    chosen = 'name = "lowpass"' if method == "lowpass" else 'name = "release_once"\nupdates = 100'
+    config.write_text(text.replace('name = "lowpass"', chosen))
+    return config
+
+
+def journaled(folder: Path, table: str) -> int:
+    """How many rounds the first agent, of gateway1, has on disk, or whether it has come to an end."""
+    journal = folder / "agents" / "agent0" / "state" / "conversation.sqlite"
+    try:
+        with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
+            return connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+    except sqlite3.OperationalError:  # it is not there yet
+        return 0
+
+
+def until(condition, seconds: float) -> None:
+    """Like `wait_for`, for what is over in a moment."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("method", ["lowpass", "release_once"])
+def test_from_nothing_to_own_models_with_a_gateway_killed_on_the_way(tmp_path, method):
+    config, folder = configured(tmp_path, method), tmp_path / "net"
+    murmura("network", "init", config, "--out", folder)
+    with running(folder, 2):
+        wait_for(lambda: len(host_pids(folder)) == 2)
+        pids = host_pids(folder)
+        until(lambda: journaled(folder, "round") >= EARLY, SECONDS)
+        os.kill(pids["gateway1"], signal.SIGKILL)
+        assert journaled(folder, "ended") == 0
+        wait_for(lambda: host_pids(folder)["gateway1"] != pids["gateway1"])
+        wait_for(lambda: all(agent["is_over"] for agent in status(folder).values()), SECONDS)
+        agents = status(folder)
+        murmura("network", "down", folder)
+    assert len(agents) == 20
+    assert len({agent["rounds"] for agent in agents.values()}) == 1
+    for agent in agents.values():
+        assert (agent["updates"], agent["releases"], agent["obstacle"]) == (1, 1, None)
+        assert 0 < agent["epsilon_spent"] <= agent["epsilon_total"] == 1.0
+        # It said the same bytes again: a neighbor that saw others for one round would have counted it.
+        assert not agent["dropped"].keys() & {"equivocation", "bad_signature", "wrong_dimension", "error"}
+    assert assert_within_budget(folder) == 20
+    experiment = build(Config.read(config))
+    assert_as_simulated(folder, experiment)
+    assert_better_than_alone(folder, experiment)
+
+
+@contextmanager
+def opened(folder: Path, agent: int):
+    """The agent as its disk has it, with nobody around."""
+    resident: Any = open_resident(
+        AgentFolder.read(folder / "agents" / f"agent{agent}"), MemoryNetwork(), RealTime()
+    )
+    resident.node.start(RealTime().now())
+    try:
+        yield resident
+    finally:
+        resident.close()
+
+
+def assert_as_simulated(folder: Path, experiment: Experiment) -> None:
+    """Everyone ended with what the protocol makes of their releases when nothing gets lost."""
+    graph, dimension = experiment.problem.graph, experiment.problem.dimension
+    talking = {}
+    for agent in range(graph.n_agents):
+        home = AgentFolder.read(folder / "agents" / f"agent{agent}")
+        neighbors, weights = graph.neighbors_of(agent)
+        ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
+        with Ledger.open(home.state, home.name) as ledger:
+            public = public_side(ledger, dimension)
+        conversation = conversation_about(Task.of(home.neighborhood), agent, public, ties)
+        talking[agent] = TalkingAgent(agent, ties, conversation)
+    converse(graph, talking)
+    for agent, expected in talking.items():
+        with opened(folder, agent) as resident:
+            found = resident.node.direction
+        if expected.outcome is None:
+            assert found is None
+        else:
+            scale = np.abs(expected.outcome.vector).max()
+            np.testing.assert_allclose(found.vector, expected.outcome.vector, rtol=0, atol=1e-9 * scale)
+            assert found.quality == pytest.approx(expected.outcome.quality, rel=1e-9)
+
+
+def assert_better_than_alone(folder: Path, experiment: Experiment) -> None:
+    own = []
+    for agent in range(experiment.problem.n_agents):
+        with opened(folder, agent) as resident:
+            own.append(np.asarray(resident.own.model()))
+    alone = solve_local_models(experiment.problem)
+    loss, test = experiment.problem.loss, experiment.test
+    assert test is not None
+    together, apart = (agent_metrics(loss, test, models).mean() for models in (np.stack(own), alone))
+    assert together > apart

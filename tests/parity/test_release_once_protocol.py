@@ -1,0 +1,120 @@
+"""Release once between neighbors: the result of the central computation, and blind to data."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+from tests.support import random_problem
+
+from murmura import Problem, SimilarityGraph, linear_classification
+from murmura.method import conversation, quality, release_once, release_once_protocol, shrinkage
+from murmura.method.conversation import Public, TalkingAgent
+from murmura.method.finish import finish_along_directions
+from murmura.method.lowpass.network import converse
+from murmura.method.lowpass.rows import public_noise
+from murmura.method.point_mean import signal_power
+from murmura.method.release_once import PROPAGATION_TRADEOFF, ReleaseOnce
+from murmura.method.release_once_protocol import find_direction
+from murmura.method.released import Released
+from murmura.objective import PropagationObjective
+from murmura.privacy.budget import Budget
+
+BUDGET = Budget(1.0, math.exp(-5))
+
+
+def connected(seed, n_agents):
+    """A ring, so that all agents hear of each other, with random weights and as many random ties."""
+    random = np.random.default_rng(seed)
+    ring = np.column_stack([np.arange(n_agents), np.roll(np.arange(n_agents), -1)])
+    more = np.array([random.choice(n_agents, 2, replace=False) for _ in range(n_agents)])
+    edges = np.unique(np.sort(np.vstack([ring, more]), axis=1), axis=0)
+    return SimilarityGraph.from_edges(n_agents, edges, random.uniform(0.1, 2, len(edges)))
+
+
+def directions(graph, released, dimension):
+    agents = {}
+    for agent in range(graph.n_agents):
+        public = Public(
+            released.vectors[agent],
+            float(released.variances[agent]),
+            float(released.noise_variances[agent]),
+            signal_power(dimension),
+        )
+        neighbors, weights = graph.neighbors_of(agent)
+        ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
+        talk = find_direction(agent, public, ties, PROPAGATION_TRADEOFF)
+        agents[agent] = TalkingAgent(agent, ties, talk)
+    converse(graph, agents)
+    return [agents[agent].outcome for agent in range(graph.n_agents)]
+
+
+def converged(graph, anchors, pulls):
+    """What propagation goes towards: the minimum of supplement C's objective."""
+    return PropagationObjective(graph, anchors, pulls, 1.0).optimum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_protocol_agrees_with_the_central_computation(seed, monkeypatch):
+    """With the public noise that agents draw by their numbers, and propagation to the very end."""
+    task = linear_classification(15, 6, seed=seed, test_samples=1)
+    graph = connected(seed, 15)
+    problem = Problem(task.train, graph)
+    method = ReleaseOnce(BUDGET, noise_seed=seed)
+    released = method.release(problem)
+    monkeypatch.setattr(
+        release_once, "public_noise", lambda variances, seed: public_noise(np.arange(15), variances)
+    )
+    monkeypatch.setattr(release_once, "propagate", converged)
+    descent = method.prepare(problem)
+    models = converged(graph, descent.anchors, method._pulls(released))
+    outcomes = directions(graph, released, problem.dimension)
+    vectors = np.array([outcome.vector for outcome in outcomes])
+    qualities = np.array([outcome.quality for outcome in outcomes])
+    scale = np.abs(models).max()
+    np.testing.assert_allclose(vectors, models, rtol=0, atol=1e-6 * scale)
+    own = method.finish(problem, models)
+    np.testing.assert_allclose(
+        finish_along_directions(problem, vectors, qualities), own, rtol=0, atol=1e-6 * np.abs(own).max()
+    )
+
+
+def test_agents_without_points_take_part():
+    problem = random_problem(1, n_agents=12)
+    graph = connected(1, 12)
+    released = ReleaseOnce(BUDGET).release(Problem(problem.population, graph))
+    assert not np.isfinite(released.variances).all()
+    for outcome in directions(graph, released, problem.dimension):
+        assert np.isfinite(outcome.vector).all()
+        assert 0 <= outcome.quality <= 1
+
+
+def test_a_network_in_which_nobody_released_anything_ends():
+    graph = SimilarityGraph.from_edges(3, np.array([(0, 1), (1, 2)]))
+    nothing = Released(np.zeros((3, 2)), np.full(3, np.inf), np.zeros(3), (None,) * 3)
+    assert directions(graph, nothing, 2) == [None] * 3
+
+
+def test_a_silent_neighbor_is_left_out_after_a_time_out():
+    """One agent says nothing after the means: everyone else still ends with something finite."""
+    task = linear_classification(10, 4, seed=3, test_samples=1)
+    graph = connected(3, 10)
+    released = ReleaseOnce(BUDGET).release(Problem(task.train, graph))
+    agents = {}
+    for agent in range(10):
+        public = Public(released.vectors[agent], float(released.variances[agent]), 0.0, signal_power(4))
+        neighbors, weights = graph.neighbors_of(agent)
+        ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
+        agents[agent] = TalkingAgent(agent, ties, find_direction(agent, public, ties, 0.15))
+    converse(graph, agents, loses=lambda relay, receiver: relay.sender == 4 and relay.stage == "sweep")
+    for agent in agents.values():
+        assert np.isfinite(agent.outcome.vector).all()
+
+
+def test_what_makes_relays_cannot_be_given_a_population():
+    assert list(inspect.signature(find_direction).parameters) == ["number", "public", "weights", "tradeoff"]
+    for module in (release_once_protocol, conversation, quality, shrinkage):
+        source = inspect.getsource(module)
+        assert "murmura.data" not in source
+        assert "murmura.objective" not in source
+        assert not {"Population", "Problem", "SimilarityGraph"} & set(vars(module))

@@ -42,6 +42,7 @@ PATIENCE: Final = 5 * SECOND
 GREETING_GAP: Final = 1 * SECOND
 # A neighbor that is up hears from the agent at least this often, for the sake of what was lost.
 GREETING_PERIOD: Final = 30 * SECOND
+MOMENT: Final = 1 * SECOND
 # What was received is written to disk after this time, in one go.
 WRITING_GAP: Final = 5 * SECOND
 
@@ -151,9 +152,11 @@ class Node:
 
     def tick(self, now: int) -> int | None:
         """Do what is due; when to come back, unless something happens before. None: no need to."""
-        if self.agent.next_tick is not None and self.agent.next_tick <= now:
+        due = self.agent.next_tick
+        if due is not None and due <= now:
             if self._may_release(now):
-                self._update(now)
+                # A host that is late by a moment does not slow the clock down; one that sleeps, does.
+                self._update(max(due, now - MOMENT))
             else:
                 self.agent.next_tick = self._clock.next_tick(self.agent.updates, now)
         if self._greet_at is not None and self._greet_at <= now:

@@ -70,3 +70,22 @@ def test_a_closed_ear_hears_nothing():
         return taken
 
     assert asyncio.run(listen()) == []
+
+
+def test_one_message_that_fails_does_not_make_it_deaf():
+    taken = []
+
+    def take(item):
+        if item == "odd":
+            raise IndexError
+        taken.append(item)
+
+    async def listen():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)
+        ear = Ear(loop, [Queue(["first", "odd", "second", "third"])], take)
+        await asyncio.sleep(0.1)
+        ear.close()
+
+    asyncio.run(listen())
+    assert taken == ["first", "second", "third"]

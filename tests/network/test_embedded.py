@@ -17,7 +17,7 @@ from murmura.errors import DataError, NetworkError, PrivacyError
 from murmura.graph import SimilarityGraph
 from murmura.method import CoordinateDescent, PrivateUpdates
 from murmura.method.private_updates import PublicModels
-from murmura.net.folder import OwnBudget
+from murmura.net.folder import AgentFolder, OwnBudget, write_points
 from murmura.net.growth import Meter, MeteredGate, OneBudget
 from murmura.net.intake import Intake, NeighborKey
 from murmura.net.learner import Protection, Settings, make_agent
@@ -25,9 +25,10 @@ from murmura.net.memory import MemoryNetwork
 from murmura.net.node import Node
 from murmura.net.outbox import GateOutbox, Signer
 from murmura.net.own import OwnSide, finished_model, message_noise_variance, plan_of
+from murmura.net.resident import open_resident
 from murmura.net.signing import new_signing_key, public_key_of
 from murmura.net.store import Batch, MemoryStore
-from murmura.net.time import SECOND, ManualTime, PoissonClock
+from murmura.net.time import SECOND, ManualTime, PoissonClock, RealTime
 from murmura.net.wire import open_signed
 from murmura.objective import Logistic, Problem
 from murmura.privacy.budget import Budget
@@ -431,3 +432,12 @@ def test_the_package_has_no_other_names():
 
     with pytest.raises(AttributeError, match="no attribute 'Agents'"):
         _ = murmura.net.Agents  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_an_agent_with_a_ledger_does_not_run_without_its_gate(tmp_path):
+    """Its points are gone, but not those that were added: nothing of them may leave in the open."""
+    folder = folders(tmp_path, private=True)[0]
+    features, targets = AgentFolder.read(folder).points()
+    write_points(folder / "data.npz", features[:0], targets[:0])
+    with pytest.raises(NetworkError, match="has a ledger, and no points"):
+        open_resident(AgentFolder.read(folder), MemoryNetwork(), RealTime())

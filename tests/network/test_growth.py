@@ -11,7 +11,7 @@ from tests.network.paying import costs, record
 
 from murmura.errors import DataError, LedgerError, ObjectiveError, PrivacyError
 from murmura.net.batches import BatchAgent, BatchGates, BatchLedgers, BatchOutbox
-from murmura.net.growth import MechanismName, Meter, MeteredGate, OneBudget, points_so_far
+from murmura.net.growth import MechanismName, Meter, MeteredGate, OneBudget, joined
 from murmura.net.learner import Protection, Settings, make_agent
 from murmura.net.outbox import Signer
 from murmura.net.signing import new_signing_key
@@ -62,7 +62,7 @@ def meter(updates, mechanism: MechanismName = "gaussian"):
 
 def one_budget(first, the_meter, ledger: Any = None, store: Any = None, noise: Any = None):
     store = MemoryStore() if store is None else store
-    points = points_so_far(first, store)
+    points = joined([first, *store.load().batches])
     gate = MeteredGate(
         the_meter,
         len(points.targets),
@@ -134,6 +134,7 @@ def test_batches_pay_for_themselves_alone(history, first, updates):
             else:
                 room = released < n_batches * updates
                 assert len(agent.on_tick(0)) == room  # a new batch is a new budget, for its points alone
+                agent.prepare(0)
                 released += room
         events = [entry.event for ledger in ledgers for entry in ledger.entries]
         paid = costs(used, events, "zcdp", BUDGET, CLIP)
@@ -200,7 +201,7 @@ def test_without_privacy_points_are_simply_added():
     growth = OneBudget(SETTINGS, first, store, agent, is_private=False)
     batch = new_points(2, 3)
     growth.add(batch.features, batch.targets, 0)
-    together = points_so_far(first, store)
+    together = joined([first, *store.load().batches])
     expected = make_agent("me", SETTINGS.problem(together.features, together.targets), {}, Always())
     for _ in range(3):
         agent.on_tick(0)
@@ -258,6 +259,7 @@ def test_numbers_go_on_over_batches_and_bytes_stay_the_same():
     while messages := agent.on_tick(0):
         sent += [outbox.ready(message) for message in messages]
         assert BatchOutbox(signer, gates).last == sent[-1]
+        agent.prepare(0)
     assert [one.number for one in sent] == [0, 1, 2, 3, 4]
     assert [ledger.consumed for ledger in ledgers] == [2, 2]
     for one in sent:

@@ -181,6 +181,27 @@ class TestEnemies:
 
         assert run(main) == ([], [], {"ada", "ben"})
 
+    def test_odd_keys_below_its_own_name_are_counted_and_nobody_turns_deaf(self, tmp_path):
+        async def main():
+            world = World(tmp_path, HOSTS)
+            async with world.running(EDGES) as (links, agents):
+                await links["south"].close()
+                async with enemy(
+                    world.files("south"), world.files("north").authority, world.address("north")
+                ) as session:
+                    await until(lambda: len(session.info.peers_zid()) == 1)
+                    root = keys_of("south").model("carl").rsplit("/", 2)[0]
+                    for odd in ("**", "*/*", "model/*", "to/*/*"):
+                        session.put(f"{root}/{odd}", b"to all and nobody")
+                        # Held on to, for a token that is dropped is gone.
+                        agents[odd] = session.liveliness().declare_token(f"{root}/{odd}")
+                    await until(lambda: links["north"].traffic.keys_refused >= 4)
+                    links["east"].publish("ben", b"an honest word")
+                    await until(lambda: agents["anna"].heard())
+                    return agents["anna"].heard()
+
+        assert [event[-1] for event in run(main)] == [b"an honest word"]
+
     def test_a_neighboring_host_that_speaks_for_an_agent_of_another_one_is_counted(self, tmp_path):
         async def main():
             world = World(tmp_path, HOSTS)

@@ -117,8 +117,7 @@ class Agent:
         self._pull = pull
         self._clock = clock
         self._shelter = shelter
-        if shelter is not None:
-            shelter.prepare(model.size)
+        self.prepare(now)
 
     def last_message(self) -> Message:
         """The present model, numbered by the updates done; number 0 is the model it started from."""
@@ -136,6 +135,11 @@ class Agent:
         self.next_tick = self._clock.next_tick(self.updates, now)
         return [self.last_message()]
 
+    def prepare(self, now: int) -> None:
+        """Get ready for the next tick, when nobody waits: the time that noise takes must not show."""
+        if self._shelter is not None:
+            self._shelter.prepare(self.model.size)
+
     def _updated(self) -> NDArray[Any]:
         return self._step(self.model, self._neighbor_mean(), self._term.gradient(self.model))
 
@@ -147,7 +151,6 @@ class Agent:
             return self._step(released, neighbor_mean, noisy_mean + shelter.term.penalty_gradient(released))
 
         shelter.gate.release_mean(shelter.term.point_gradients, shelter.clip, post)
-        shelter.prepare(self.model.size)
         return shelter.released(self.model.dtype)
 
     def _step(self, model: NDArray[Any], mean: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from murmura.errors import ConfigError
 from murmura.method import CoordinateDescent, LowPass, ReleaseOnce
 from murmura.method.point_mean import PointMean
 from murmura.method.private_updates import PrivateUpdates
+from murmura.method.release_once import PROPAGATION_TRADEOFF
 from murmura.method.released import budget_of_each
 from murmura.net.folder import OwnBudget
 from murmura.net.one_release import CLIP
@@ -32,6 +33,7 @@ def members_of(experiment: Experiment) -> tuple[list[Member], Task]:
         updates=updates,
         method=experiment.method.name,  # pyright: ignore[reportArgumentType]
         round_timeout=config.network.round_timeout,
+        smoothing=_smoothing_of(experiment),
         leaks="" if budgets is None else "\n".join(problem.leaks),
     )
     addresses = _addresses(config, problem.n_agents)
@@ -103,3 +105,9 @@ def _names(experiment: Experiment) -> list[str]:
     """Numbers get a word before them, so that a folder tells what it is."""
     names = [str(name) for name in experiment.train.agent_names]
     return [f"agent{name}" if name.isdigit() else name for name in names]
+
+
+def _smoothing_of(experiment: Experiment) -> float:
+    """μ of the propagation after one release; other methods have no use for it."""
+    method = experiment.method
+    return method.tradeoff if isinstance(method, ReleaseOnce) else PROPAGATION_TRADEOFF

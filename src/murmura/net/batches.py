@@ -214,12 +214,11 @@ class BatchAgent(LearningAgent):
             now=now,
         )
 
-    def on_tick(self, now: int) -> list[Message]:
-        messages = super().on_tick(now)
+    def prepare(self, now: int) -> None:
         if self._gates.is_spent and self._gates.go_on():
-            # Not on the next tick, when the time that the first noise takes would show.
             self.relearn(*self._present(), now)
-        return messages
+        else:
+            super().prepare(now)
 
     def add(self, features: ArrayLike, targets: ArrayLike, store: Store, now: int) -> None:
         """A new batch: its turn comes when those before it are spent."""

@@ -181,11 +181,6 @@ class OneBudget:
         self._agent.relearn(problem, self._protection, now)
 
 
-def points_so_far(first: Batch, store: Store) -> Batch:
-    """What an agent began with, and all that was added."""
-    return joined([first, *store.load().batches])
-
-
 def joined(batches: Sequence[Batch]) -> Batch:
     return Batch(
         np.concatenate([batch.features for batch in batches]),

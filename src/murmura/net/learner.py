@@ -102,10 +102,9 @@ class LearningAgent(Agent):
         self._step_size = float(problem.step_sizes[0])
         self._pull = float(problem.pulls[0])
         self._shelter = None if protection is None else protection.shelter(term)
-        if self._shelter is not None:
-            # Only drawn ahead; a gate that cannot release any more says so on the tick.
-            with suppress(PrivacyError):
-                self._shelter.prepare(self.model.size)
+        # Only drawn ahead; a gate that cannot release any more says so on the tick.
+        with suppress(PrivacyError):
+            super().prepare(now)
         if self.next_tick is None:
             self.next_tick = self._clock.next_tick(self.updates, now)
 

@@ -26,12 +26,16 @@ LOOPBACK: Final = "127.0.0.1"
 
 @dataclass
 class Traffic:
-    """What went over the links of this host, counted by message."""
+    """What went over the links of this host, counted by message.
+
+    keys_refused: what came under a key that no agent publishes on.
+    """
 
     messages_in: int = 0
     messages_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    keys_refused: int = 0
 
 
 @dataclass(frozen=True)

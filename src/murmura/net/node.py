@@ -5,7 +5,8 @@ times that `tick` asks for, and a transport calls the `on_…` methods. So the s
 a simulation of faults.
 
 What holds, whatever happens to machine and network:
-- Bytes are on disk before they leave, and one number always has the same bytes (murmura.net.outbox).
+- Bytes are written before they leave, and one number always has the same bytes (murmura.net.outbox); without
+  privacy, where nothing is at stake, a power cut may undo the last of them.
 - Only what `Intake` accepts reaches the agent.
 - Nothing is spent for nobody, nor on an old copy of a ledger: an agent with a budget releases only while a
   neighbor is up, and after every neighbor that is up has told it which number it last got from the agent.
@@ -59,6 +60,8 @@ class Learner(Protocol):
     neighbors: dict[Any, Neighbor]
 
     def on_tick(self, now: int) -> list[Message]: ...
+
+    def prepare(self, now: int) -> None: ...
 
     def on_message(self, message: Message, now: int) -> None: ...
 
@@ -246,6 +249,16 @@ class Node:
                 self.last_release_time = now
                 self._transport.publish(self.name, sent.data)
         self._conclude()
+        self._prepare(now)
+
+    def _prepare(self, now: int) -> None:
+        """Once the message has left: how long it takes to draw the next noise must show nowhere."""
+        try:
+            self.agent.prepare(now)
+        except LedgerError:
+            self._stop("ledger")
+        except PrivacyError:
+            return  # a gate that cannot release any more says so on the tick
 
     def _conclude(self) -> None:
         """Say the last word, if it is time for it; there is no update after it."""
@@ -349,7 +362,7 @@ class Node:
         if tie.up_since is None or tie.greeted_at is None:
             return tie.up_since
         if not tie.has_greeted:
-            return tie.greeted_at + min(GREETING_GAP << max(0, tie.unanswered - 1), GREETING_PERIOD)
+            return tie.greeted_at + min(GREETING_GAP << min(max(0, tie.unanswered - 1), 5), GREETING_PERIOD)
         return max(tie.greeted_at, self.last_release_time or 0) + GREETING_PERIOD
 
     def _plan_greetings(self) -> None:

@@ -80,10 +80,9 @@ class OneReleaseAgent(LearningAgent):
     def relearn(self, problem: Problem, protection: Protection | None, now: int) -> None:
         """New points count in the release if it is yet to come; afterwards for the own model alone."""
         self._points = problem.population.samples(0)
-        if self._shelter is not None:
-            # Only drawn ahead; a gate that cannot release any more says so on the tick.
-            with suppress(PrivacyError):
-                self._shelter.prepare(self.model.size)
+        # Only drawn ahead; a gate that cannot release any more says so on the tick.
+        with suppress(PrivacyError):
+            self.prepare(now)
 
     def _released(self, shelter: Shelter) -> NDArray[Any]:
         shelter.gate.release_mean(unit_rows(*self._points), shelter.clip)

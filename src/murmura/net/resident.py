@@ -30,6 +30,7 @@ from murmura.net.time import PoissonClock, Time
 from murmura.net.transport import Transport
 from murmura.privacy.gate import Gate
 from murmura.privacy.ledger import Ledger
+from murmura.privacy.ledger_file import NAME as LEDGER_NAME
 from murmura.privacy.noise import SecureNoise
 
 
@@ -55,6 +56,7 @@ def _opened(
     signer = Signer(neighborhood.network, name, task.privacy, key, verifier)
     intake = _intake(folder, task, public_key_of(key), time, verifier)
     batches = [first, *store.load().batches]
+    _check_has_not_lost_points(folder, first)
     if task.method != "cd":
         ground = Ground(folder, task, first, joined(batches), store, signer, intake, transport, time)
         return open_one_release(ground, opened)
@@ -190,6 +192,15 @@ def check_label(agent: str, task: Task, privacy: NoPrivacy | OwnBudget) -> None:
         raise NetworkError(
             f"agent {agent!r}: its own settings say privacy.kind = {own!r}, and the network's "
             f"{task.privacy!r}; a network is private for all of its agents or for none"
+        )
+
+
+def _check_has_not_lost_points(folder: AgentFolder, first: Batch) -> None:
+    """An agent with a ledger never runs without its gate, whatever became of its points."""
+    if not first.targets.size and (folder.state / LEDGER_NAME).exists():
+        raise NetworkError(
+            f"agent {folder.name!r}: it has a ledger, and no points in {folder.settings.data!r} any more; "
+            "give them back to it, or let it leave the network"
         )
 
 

@@ -44,14 +44,20 @@ class Ear:
         self._next.cancel()
 
     def _look(self) -> None:
-        most = max(drain() for drain in self._drains)
-        if most == AT_A_STRETCH:
+        most = AT_A_STRETCH
+        try:
+            most = max(drain() for drain in self._drains)
+        finally:  # whatever one message does, the next ones are heard
+            self._next = self._loop.call_later(self._pause_after(most), self._look)
+
+    def _pause_after(self, taken: int) -> float:
+        if taken == AT_A_STRETCH:
             self._pause = 0.0
-        elif most:
+        elif taken:
             self._pause = SHORTEST_PAUSE
         else:
             self._pause = min(max(SHORTEST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
-        self._next = self._loop.call_later(self._pause, self._look)
+        return self._pause
 
 
 def _drain(source: Source[Sample], take: Callable[[Sample], None]) -> int:

@@ -40,6 +40,10 @@ except ImportError as error:
 SHARE: Final = 64
 # An agent of this host is trusted, and greets all its neighbors at once.
 LOCAL_SHARE: Final = 2**20
+# A host has one session, and for a while the one before it; it cannot make this one remember more.
+MOST_SESSIONS: Final = 4
+# What follows the network, the host and the kind in a key.
+NAMES_IN_KEY: Final = {"model": 1, "to": 2, "alive": 2}
 
 Kind: TypeAlias = Literal["model", "greeting", "up", "down"]
 # Tells the host's log what happened to its links: a word for it, and whom it concerns.
@@ -93,8 +97,8 @@ class ZenohLink:
         self._plugs: dict[str, _Plug] = {}
         self._audience: dict[str, list[str]] = {}
         self._neighboring: frozenset[str] = frozenset()  # hosts
-        # Agents of other hosts that are there, each with the sessions of its host that say so.
-        self._remote_up: dict[str, set[bytes]] = {}
+        # Agents of other hosts that are there, each with the sessions of its host that say so, oldest first.
+        self._remote_up: dict[str, dict[bytes, None]] = {}
         self._session: _Session | None = None
         self._local: Inbox[Arrival] | None = None
         self._changing = asyncio.Lock()
@@ -166,9 +170,14 @@ class ZenohLink:
                     f"host {self.host!r} cannot listen at {self._listen!r}: {error}"
                 ) from error
             session.inbox = inbox
-            self._session = session
-            await asyncio.to_thread(session.declare, tuple(self._plugs))
+            try:
+                await asyncio.to_thread(session.declare, tuple(self._plugs))
+            except BaseException:
+                await asyncio.to_thread(session.close)
+                raise
             session.listen(asyncio.get_running_loop())
+            session.keep(self._plugs)
+            self._session = session
             return True
 
     async def close(self) -> None:
@@ -200,7 +209,7 @@ class ZenohLink:
         session.stop_listening()
         await asyncio.to_thread(session.close)
         for agent, sessions in sorted(self._remote_up.items()):
-            for name in sorted(sessions):
+            for name in list(sessions):
                 self._deliver(Arrival("down", agent, data=name))
 
     def _neighborhoods(self) -> Neighborhoods:
@@ -281,8 +290,13 @@ class ZenohLink:
     def _is_news(self, agent: str, is_up: bool, session: bytes) -> bool:
         """Note that an agent of another host is there, or is not; whether it was otherwise before."""
         was_up = agent in self._remote_up
-        sessions = self._remote_up.setdefault(agent, set())
-        (sessions.add if is_up else sessions.discard)(session)
+        sessions = self._remote_up.setdefault(agent, {})
+        if is_up:
+            sessions[session] = None
+        else:
+            sessions.pop(session, None)
+        if len(sessions) > MOST_SESSIONS:
+            del sessions[next(iter(sessions))]
         if not sessions:
             del self._remote_up[agent]
         return bool(sessions) != was_up
@@ -293,7 +307,11 @@ class ZenohLink:
         is_put = zenoh.SampleKind.PUT
 
         def receive(sample: zenoh.Sample) -> None:
-            _, _, host, kind, *names = str(sample.key_expr).split("/")
+            key = str(sample.key_expr)
+            _, _, host, kind, *names = key.split("/")
+            if "*" in key or len(names) != NAMES_IN_KEY.get(kind):
+                self.traffic.keys_refused += 1  # a host may publish on any key below its own name
+                return
             sender = names[0] if kind == "alive" else names[-1]
             place = places.get(sender)
             if kind == "alive":
@@ -391,6 +409,11 @@ class _Session:
             )
             key = self._keys.alive(agent, self._name)
             self._tokens[agent] = self._session.liveliness().declare_token(key)
+
+    def keep(self, agents: Iterable[str]) -> None:
+        """Take the voice from those who left meanwhile."""
+        for agent in sorted(self._tokens.keys() - set(agents)):
+            self.withdraw(agent)
 
     def withdraw(self, agent: str) -> None:
         token, publisher = self._tokens.pop(agent, None), self._publishers.pop(agent, None)

@@ -21,7 +21,7 @@ from tests.network.faults.problem import SETTINGS, Roster
 from tests.network.faults.watch import Broken, Life, Watch
 
 from murmura.errors import MurmuraError, NetworkError
-from murmura.net.growth import Meter, MeteredGate, OneBudget, points_so_far
+from murmura.net.growth import Meter, MeteredGate, OneBudget, joined
 from murmura.net.intake import NeighborKey
 from murmura.net.learner import Protection, make_agent
 from murmura.net.memory import Letter
@@ -232,7 +232,7 @@ class World:
     def _make_node(self, machine: Machine) -> Node:
         name, parts = machine.name, self._parts
         store = machine.disk.open_store()
-        points = points_so_far(machine.points, store)
+        points = joined([machine.points, *store.load().batches])
         problem = SETTINGS.problem(points.features, points.targets)
         keys = self._keys(machine)
         clock = PoissonClock(TICK_RATE, randomness=self.chance)

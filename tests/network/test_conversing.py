@@ -11,7 +11,7 @@ from murmura.errors import NetworkError
 from murmura.method.conversation import Direction
 from murmura.net.intake import RELAY_BOUND
 from murmura.net.journal import Ended, FileJournal, MemoryJournal
-from murmura.net.one_release import finished
+from murmura.net.one_release import finished, largest_relay
 from murmura.net.time import SECOND
 from murmura.net.wire import (
     Greeting,
@@ -101,7 +101,7 @@ def test_what_came_of_it_outlasts_the_process_and_can_be_asked_for():
     town.start(3)
     assert town.nodes[3].direction.quality == before.quality
     np.testing.assert_array_equal(town.nodes[3].direction.vector, before.vector)
-    assert not town.lives[3].journal.load().rounds
+    assert not list(town.lives[3].journal.rounds())
     # A neighbor that lost its own end finds it with the help of those who have ended.
     lagging = town.nodes[3]._keys[town.name(4)].index
     assert lagging == 4
@@ -203,6 +203,82 @@ def test_a_newcomer_is_told_that_all_is_over_and_spends_nothing():
     ledger = town.lives[2].ledger
     assert ledger is not None
     assert (town.nodes[2].direction, town.nodes[2].rounds, ledger.consumed) == (None, 0, 0)
+
+
+def test_nothing_is_spent_for_a_neighbor_that_has_ended_while_others_are_gone():
+    """All neighbors of agent 2 but one are gone for good, and that one went through it without them."""
+    town = Town("lowpass", 8, 3)
+    first, *others = [key.index for key in town.keys(2).values()]
+    assert others
+    town.start(*(agent for agent in range(8) if agent not in (2, *others)))
+    town.run()
+    town.start(2)
+    for _ in range(100):
+        town.step()
+    node, ledger = town.nodes[2], town.lives[2].ledger
+    assert node.neighbors_up == [town.name(first)]
+    assert ledger is not None
+    assert (node.rounds, ledger.consumed) == (0, 0)
+
+
+def test_that_it_is_over_is_said_before_every_greeting():
+    """The neighbor may release as soon as it is greeted; and it may have forgotten what it was told."""
+    town = Town("lowpass", 8, 3)
+    town.start()
+    town.run()
+    (neighbor, *_), said = town.keys(3), list[bytes]()
+    town.network.send = lambda sender, receiver, data: said.append(data)
+    for _ in range(2):
+        town.nodes[3].on_presence(neighbor, True)
+    town.time.move_to(town.time.now() + 2 * SECOND)
+    town.nodes[3].on_greeting(neighbor, greet(Greeting(town.keys(3)[neighbor].weight, 0, None, None)))
+    assert [is_repeat(data) for data in said] == [True, False] * 3
+    assert open_repeat(said[0], 10**5).is_over
+
+
+def test_what_came_in_the_rounds_is_forgotten_at_the_end_and_not_taken_again():
+    """Nor by one that is started again after the end."""
+    town = Town("lowpass", 8, 3)
+    town.start()
+    town.step()
+    town.deliver(100)
+    node, (neighbor, *_) = town.nodes[3], town.keys(3)
+    old = town.nodes[town.keys(3)[neighbor].index]._last[-1]
+    town.run()
+    assert not any(peer.stages for peer in node.intake._peers.values())
+    town.kill(3)
+    town.start(3)
+    for ended in (node, town.nodes[3]):
+        before = ended.intake.dropped["stale"]
+        ended.on_published(neighbor, old)
+        assert ended.intake.dropped["stale"] == before + 1
+        assert not ended.intake._peers[neighbor].stages
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_one_that_leaves_the_network_is_not_waited_for(is_down, monkeypatch):
+    """Whether the others hear of it at once or when they are started again."""
+    town = Town("lowpass", 8, 3)
+    town.start()
+    town.step()
+    town.deliver(2000)
+    town.kill(5)
+    before = town.keys
+    monkeypatch.setattr(
+        town, "keys", lambda agent: {name: key for name, key in before(agent).items() if name != "agent5"}
+    )
+    others = list(town.nodes)
+    for agent in others:
+        if is_down:
+            town.kill(agent)
+        else:
+            town.nodes[agent].set_neighbors(town.keys(agent), 1)
+    if is_down:
+        town.start(*others)
+    began = town.time.now()
+    town.run()
+    assert town.time.now() - began < TIMEOUT * SECOND / 4
+    assert any(node.direction is not None for node in town.nodes.values())
 
 
 # Liars.
@@ -331,6 +407,22 @@ def test_lies_spoil_what_is_averaged_and_nothing_else(method, lie, monkeypatch):
         assert np.isfinite(finished(town.own_problem(agent), node.direction)).all()
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_nobody_says_what_honest_neighbors_refuse(method):
+    """A lie that all take leaves everyone without a mean: they learn alone, and nobody waits for anybody."""
+    town = Town(method, 8, 3)
+    town.start()
+    signer = town.nodes[0]._voice.signer
+    signer.relay = lying(
+        signer.relay,
+        lambda stage, vector: np.full(len(vector), np.inf) if stage == "mean/agree" else vector,
+    )
+    town.run(TIMEOUT / 4)
+    assert not town.dropped().keys() & {"not_finite", "too_large"}
+    assert all(node.direction is None for node in town.nodes.values())
+    assert_released_once(town)
+
+
 def lying(sign_relay, say):
     def lie(relay):
         return sign_relay(Relay(relay.sender, relay.stage, relay.round, say(relay.stage, relay.vector)))
@@ -339,6 +431,17 @@ def lying(sign_relay, say):
 
 
 # The journal.
+
+
+def test_no_more_is_heard_than_the_journal_may_hold(monkeypatch):
+    monkeypatch.setattr("murmura.net.conversing.MOST_BYTES", 100_000)
+    town = Town("lowpass", 8, 3)
+    town.start()
+    town.run()
+    for agent, node in town.nodes.items():
+        assert node.direction is None
+        most = len(town.keys(agent)) * 8 * largest_relay(town.task, 3)
+        assert node._bytes < 100_000 + most
 
 
 def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):
@@ -355,7 +458,7 @@ def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):
         record = journal.load()
         assert record.ties == {3: 0.5, 1: 2.0}
         assert record.ended is None
-        for heard, expected in zip(record.rounds, rounds, strict=True):
+        for heard, expected in zip(journal.rounds(), rounds, strict=True):
             assert heard.keys() == expected.keys()
             for sender, vector in heard.items():
                 np.testing.assert_array_equal(vector, expected[sender])
@@ -366,7 +469,7 @@ def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):
     file = FileJournal(tmp_path)
     for journal in (file, memory):
         record: Any = journal.load()
-        assert record.rounds == []
+        assert list(journal.rounds()) == []
         assert (record.ended.relays, record.ended.rounds) == ([b"a", b"b"], 3)
         assert record.ended.direction.quality == 0.25
         np.testing.assert_array_equal(record.ended.direction.vector, [1.0, 2.0])
@@ -378,7 +481,7 @@ def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):
 
 def test_a_journal_that_cannot_be_read_is_an_error_that_says_so(tmp_path):
     (tmp_path / "conversation.sqlite").write_bytes(b"this is no database, whatever its name says" * 50)
-    with pytest.raises(NetworkError, match=r"conversation\.sqlite"):
+    with pytest.raises(NetworkError, match=r"conversation\.sqlite: the agent's state cannot be used"):
         FileJournal(tmp_path)
 
 

@@ -10,6 +10,7 @@ from tests.network.hosts import MAX_BYTES, Recorder, World, keys_of, until
 
 from murmura.errors import NetworkError
 from murmura.net.identity import TlsFiles
+from murmura.net.zenoh_link import Arrival
 from murmura.net.zenoh_settings import Neighborhoods, check_host, endpoint, session_settings
 
 HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
@@ -181,3 +182,28 @@ def test_a_port_that_is_taken_is_named(tmp_path, monkeypatch):
 
     with pytest.raises(NetworkError, match="host 'north' cannot listen at"):
         run(main)
+
+
+def test_who_speaks_long_after_it_went_is_there_until_it_falls_silent(tmp_path, monkeypatch):
+    """zenoh may miss that an agent is back, where its host opened its session anew during a partition."""
+    monkeypatch.setattr("murmura.net.zenoh_link.ON_THE_WAY", 0.2)
+    monkeypatch.setattr("murmura.net.zenoh_link.LONGEST_SILENCE", 0.2)
+
+    async def main():
+        world = World(tmp_path, HOSTS)
+        async with world.running(EDGES) as (links, agents):
+            north, anna = links["north"], agents["anna"]
+            await until(lambda: "ben" in anna.up())
+            for session in list(north._remote_up["ben"]):
+                north._deliver(Arrival("down", "ben", data=session))
+            links["east"].publish("ben", b"on its way when ben went")
+            await until(anna.heard)
+            seen = ["ben" in anna.up()]
+            await asyncio.sleep(0.3)
+            links["east"].publish("ben", b"said later")
+            await until(lambda: "ben" in anna.up())
+            await asyncio.sleep(0.3)
+            await north.refresh()
+            return [*seen, "ben" in anna.up()]
+
+    assert run(main) == [False, False]

@@ -10,6 +10,7 @@ What holds, whatever happens to machine and network:
   the same bytes.
 - Relays are made of releases, relays and public values. Nothing that a neighbor says in them makes the agent
   release anything more.
+- What it says is what honest neighbors take, or it takes no further part.
 - What comes of it is finite, or the agent learns alone.
 """
 
@@ -25,8 +26,8 @@ from murmura.agent import Message
 from murmura.errors import NetworkError
 from murmura.method.conversation import Conversation, Direction, Heard, Talk
 from murmura.net.hearing import Hearing
-from murmura.net.intake import NeighborKey
-from murmura.net.journal import Ended, Journal, Record
+from murmura.net.intake import NeighborKey, relay_fault
+from murmura.net.journal import Ended, Journal
 from murmura.net.node import Node
 from murmura.net.outbox import Signer
 from murmura.net.time import SECOND
@@ -37,6 +38,8 @@ from murmura.privacy.messages import Relay
 REPEATING_GAP: Final = 1 * SECOND
 # No conversation has more rounds: neighbors who lie could make it go on for ever, and fill the disk.
 MOST_ROUNDS: Final = 1 << 15
+# Nor is more heard in it, in bytes: all of it is in the journal.
+MOST_BYTES: Final = 1 << 30
 
 # The agent's conversation, from its ties; called once it has released.
 Begin: TypeAlias = Callable[[Mapping[int, float]], Conversation[Direction | None]]
@@ -62,6 +65,7 @@ class ConversingNode(Node):
         """arguments: those of `Node`."""
         super().__init__(*arguments, version=version)
         self._rounds = 0
+        self._bytes = 0
         self._voice = voice
         self._keys = dict(neighbors)
         self._hearing = Hearing(voice.timeout)
@@ -93,8 +97,9 @@ class ConversingNode(Node):
         if record.ended is not None:
             self._ended = record.ended
             self._rounds, self._last = record.ended.rounds, record.ended.relays
+            self.intake.end_relays()
         elif record.ties is not None and self.obstacle is None:
-            self._take_up(record, record.ties, now)
+            self._take_up(record.ties, now)
         else:
             self._begin_if_ready(now)
         return self.next_wake()
@@ -136,6 +141,9 @@ class ConversingNode(Node):
         self._keys = dict(neighbors)
         if self._talk is None:
             self._hearing.listen_to(key.index for key in neighbors.values())
+        else:
+            self._hearing.lose_all_but(self._numbers())
+            self._go_on(self._time.now())
 
     def next_wake(self) -> int | None:
         times = (super().next_wake(), self._repeat_at)
@@ -151,7 +159,15 @@ class ConversingNode(Node):
 
     def _may_release(self, now: int) -> bool:
         """Nor when it is too late: a release that nobody talks about any more is spent for nobody."""
-        return super()._may_release(now) and not self._hearing.all_have_ended
+        present = (self._keys[name].index for name, tie in self._ties.items() if tie.has_greeted)
+        return super()._may_release(now) and not all(map(self._hearing.has_ended, present))
+
+    def _greet(self, name: str, tie: Any, now: int, *, is_answer: bool = False) -> None:
+        """That it is over is said first: the neighbor may release as soon as it is greeted."""
+        if self.is_over:
+            self._repeated_at.pop(name, None)
+            self._say_again(name, now)
+        super()._greet(name, tie, now, is_answer=is_answer)
 
     def _begin_if_ready(self, now: int) -> None:
         """As soon as the agent has released, or if it has nothing to release."""
@@ -168,22 +184,27 @@ class ConversingNode(Node):
         self._say(self._talk.start(), now)
         self._go_on(now)
 
-    def _take_up(self, record: Record, ties: Mapping[int, float], now: int) -> None:
+    def _take_up(self, ties: Mapping[int, float], now: int) -> None:
         """Go through all that was heard before; what was said last can be said again."""
         self._hearing.listen_to(ties)
         talk = self._talk = self._new_talk(ties)
-        said = [talk.start()]
-        for heard in record.rounds:
+        relay: Relay | None = talk.start()
+        said = [relay]
+        for heard in self._voice.journal.rounds():
             relay = self._turned(talk, heard)
             if relay is not None:
-                said.append(relay)
-        self._rounds = len(record.rounds)
-        self._last = [self._signed(relay) for relay in said[-REPEATED:]]
-        if len(said) == self._rounds or self._is_pointless():
+                said = [*said, relay][-REPEATED:]
+        self._last = [self._signed(relay) for relay in said]
+        self._hearing.lose_all_but(self._numbers())
+        if relay is None or self._is_pointless():
             self._end(talk.outcome)
         else:
-            self._expect(said[-1], now)
+            self._expect(relay, now)
             self._go_on(now)
+
+    def _numbers(self) -> set[int]:
+        """Of the neighbors, as the roster has them now."""
+        return {key.index for key in self._keys.values()}
 
     def _new_talk(self, ties: Mapping[int, float]) -> Talk[Direction | None]:
         return Talk(self._voice.number, self._voice.begin(ties))
@@ -202,7 +223,6 @@ class ConversingNode(Node):
             except NetworkError:
                 self._stop("store")
                 return
-            self._rounds += 1
             relay = self._turned(talk, heard)
             if relay is None or self._is_pointless():
                 self._end(talk.outcome)
@@ -211,22 +231,27 @@ class ConversingNode(Node):
 
     def _is_pointless(self) -> bool:
         """Nobody is left to talk with, or there is no end of it."""
-        return self._hearing.is_deserted or self._rounds >= MOST_ROUNDS
+        is_endless = self._rounds >= MOST_ROUNDS or self._bytes >= MOST_BYTES
+        return is_endless or self._hearing.is_deserted
 
     def _turned(self, talk: Talk[Direction | None], heard: Heard) -> Relay | None:
         """The next relay; None at the end, which absurd numbers bring about too."""
+        self._rounds += 1
+        self._bytes += sum(vector.nbytes for vector in heard.values())
         self._hearing.count(heard)
         try:
             with np.errstate(all="ignore"):
-                return talk.turn(heard)
+                relay = talk.turn(heard)
         except Exception:  # neighbors may have said anything; the agent is then left to itself
             return None
+        return relay if relay is not None and _is_acceptable(relay) else None
 
     def _end(self, direction: Direction | None) -> None:
         """Keep what came of it, if it can be used."""
         self._talk, self._repeat_at = None, None
         sane = direction if direction is not None and _is_sane(direction) else None
         self._ended = Ended(sane, self._last, self._rounds)
+        self.intake.end_relays()
         try:
             self._voice.journal.end(self._ended)
         except NetworkError:  # the rounds are still there, and lead to the same end
@@ -266,6 +291,11 @@ class ConversingNode(Node):
         self._repeated_at[neighbor] = now
         waits = self._talk is not None and self._keys[neighbor].index in self._hearing.missing(self._talk)
         self._transport.send(self.name, neighbor, say_again(Repeat(waits, self.is_over, self._last)))
+
+
+def _is_acceptable(relay: Relay) -> bool:
+    """Whether honest neighbors take it: who says what they refuse makes them wait in vain."""
+    return relay_fault(relay.stage, float(np.abs(relay.vector).max(initial=0.0))) is None
 
 
 def _is_sane(direction: Direction) -> bool:

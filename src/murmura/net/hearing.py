@@ -11,12 +11,12 @@ everyone give up everyone in turn. Not waited for is
 
 One that is missing in as many rounds as are said again is lost for good: by then neither can make up for what
 it has not heard of the other, and what it would say later no longer fits into what is averaged. Both find
-that out by themselves.
+that out by themselves. One that leaves the network is lost at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,12 +40,13 @@ class _Ear:
     is_over: bool = False
     was_heard: bool = False
     is_given_up: bool = False
+    has_left: bool = False
     missed: int = 0  # rounds in a row
     last_sign: int = 0
 
     @property
     def is_lost(self) -> bool:
-        return self.missed >= REPEATED
+        return self.has_left or self.missed >= REPEATED
 
     def is_past(self, tag: Tag, talk: Talk[Any]) -> bool:
         if self.is_over or tag in self.said_last:
@@ -63,6 +64,11 @@ class Hearing:
     def listen_to(self, neighbors: Iterable[int]) -> None:
         """To these and to nobody else."""
         self._ears = {number: self._ears.get(number, _Ear()) for number in neighbors}
+
+    def lose_all_but(self, neighbors: Collection[int]) -> None:
+        """Who has left is neither waited for nor heard again, though it may come back."""
+        for number, ear in self._ears.items():
+            ear.has_left = ear.has_left or number not in neighbors
 
     def sign_of_life(self, sender: int, now: int) -> None:
         if sender in self._ears:
@@ -110,10 +116,9 @@ class Hearing:
             is_silent = now - max(since, ear.last_sign) >= patience
             ear.is_given_up = is_silent or now - since >= LONG * self._timeout
 
-    @property
-    def all_have_ended(self) -> bool:
-        """Whether everyone has said that it has nothing more to say."""
-        return all(ear.is_over for ear in self._ears.values())
+    def has_ended(self, neighbor: int) -> bool:
+        """Whether it has said that it has nothing more to say, or has no part in the conversation."""
+        return neighbor not in self._ears or self._ears[neighbor].is_over
 
     def count(self, heard: Heard) -> None:
         """Note who was heard in a round."""

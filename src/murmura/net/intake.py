@@ -198,6 +198,7 @@ class Intake:
         self._max_bytes = limit(largest)
         self._max_greeting_bytes = greeting_limit(largest)
         self._peers: dict[str, _Peer] = {}
+        self._takes_relays = True
         self.dropped: Counter[Reason] = Counter()
         self.duplicates = 0
         self.accepted = 0
@@ -217,6 +218,12 @@ class Intake:
                 known.key = key
                 peers[name] = known
         self._peers = peers
+
+    def end_relays(self) -> None:
+        """There is nothing more to say: forget what came, and take no relay any more, be it old or new."""
+        self._takes_relays = False
+        for peer in self._peers.values():
+            peer.stages.clear()
 
     def last_number(self, neighbor: str) -> int | None:
         """Of the last model that was accepted from a neighbor."""
@@ -362,6 +369,8 @@ class Intake:
     def _take_relay(self, body: RelayBody, peer: _Peer, opened: Opened, data: bytes) -> Relay:
         if not self._relay_sizes:
             raise Rejected("wrong_label")
+        if not self._takes_relays:
+            raise Rejected("stale")
         known = peer.stages.get(body.stage)
         if known is None:
             if len(peer.stages) >= MAX_STAGES:
@@ -413,11 +422,19 @@ class Intake:
         return opened.vector
 
     def _checked_relay(self, opened: Opened, stage: str) -> NDArray[np.float64]:
-        """Never without meaning; infinite only where an agent says so that it has no mean yet."""
         if opened.vector.size not in self._relay_sizes:
             raise Rejected("wrong_dimension")
-        if math.isnan(opened.largest) or (math.isinf(opened.largest) and not may_be_infinite(stage)):
-            raise Rejected("not_finite")
-        if RELAY_BOUND < opened.largest < math.inf:
-            raise Rejected("too_large")
+        fault = relay_fault(stage, opened.largest)
+        if fault is not None:
+            raise Rejected(fault)
         return opened.vector
+
+
+def relay_fault(stage: str, largest: float) -> Reason | None:
+    """What is wrong with a relay whose largest coordinate is this, whatever its sign; None if nothing is.
+
+    Never without meaning; infinite only where an agent says so that it has no mean yet.
+    """
+    if math.isnan(largest) or (math.isinf(largest) and not may_be_infinite(stage)):
+        return "not_finite"
+    return "too_large" if RELAY_BOUND < largest < math.inf else None

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from murmura.errors import MissingExtra, NetworkError
 from murmura.method.conversation import Direction, Heard
+from murmura.net.store import NUMBERS, explained
 
 try:
     import msgspec
@@ -26,7 +26,6 @@ except ImportError as error:
 
 NAME: Final = "conversation.sqlite"
 VERSION: Final = 1
-NUMBERS: Final = np.dtype("<f8")
 TABLES: Final = (
     "CREATE TABLE beginning (only INTEGER PRIMARY KEY CHECK (only = 0), ties BLOB NOT NULL)",
     "CREATE TABLE round (number INTEGER PRIMARY KEY, heard BLOB NOT NULL)",
@@ -48,10 +47,12 @@ class Ended:
 
 @dataclass
 class Record:
-    """All that a journal holds. ties: those that the conversation began with; None before it has."""
+    """What a journal holds besides the rounds.
+
+    ties: those that the conversation began with; None before it has.
+    """
 
     ties: dict[int, float] | None = None
-    rounds: list[Heard] = field(default_factory=list)
     ended: Ended | None = None
 
 
@@ -59,6 +60,10 @@ class Journal(Protocol):
     """Every method has its effect when it returns, and the effect outlasts the process."""
 
     def load(self) -> Record: ...
+
+    def rounds(self) -> Iterator[Heard]:
+        """One after the other: together they may be larger than the memory."""
+        ...
 
     def begin(self, ties: Mapping[int, float]) -> None: ...
 
@@ -76,20 +81,23 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._record = Record()
+        self._rounds: list[Heard] = []
 
     def load(self) -> Record:
-        record = self._record
-        return Record(record.ties, list(record.rounds), record.ended)
+        return Record(self._record.ties, self._record.ended)
+
+    def rounds(self) -> Iterator[Heard]:
+        yield from self._rounds
 
     def begin(self, ties: Mapping[int, float]) -> None:
         self._record.ties = dict(ties)
 
     def add(self, heard: Heard) -> None:
-        self._record.rounds.append(dict(heard))
+        self._rounds.append(dict(heard))
 
     def end(self, ended: Ended) -> None:
         self._record.ended = ended
-        self._record.rounds.clear()
+        self._rounds.clear()
 
 
 class _Result(msgspec.Struct, array_like=True):
@@ -108,7 +116,7 @@ class FileJournal:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
-        with self._explained():
+        with explained(self._path):
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
@@ -117,24 +125,28 @@ class FileJournal:
                 raise
 
     def load(self) -> Record:
-        with self._explained():
+        with explained(self._path):
             run = self._connection.execute
             begun = run("SELECT ties FROM beginning").fetchone()
             ended = run("SELECT result FROM ended").fetchone()
             return Record(
                 None if begun is None else dict(_TIES.decode(begun[0])),
-                [_heard(data) for (data,) in run("SELECT heard FROM round ORDER BY number")],
                 None if ended is None else _ended(ended[0]),
             )
 
+    def rounds(self) -> Iterator[Heard]:
+        with explained(self._path):
+            for (data,) in self._connection.execute("SELECT heard FROM round ORDER BY number"):
+                yield _heard(data)
+
     def begin(self, ties: Mapping[int, float]) -> None:
-        with self._explained():
+        with explained(self._path):
             data = msgspec.msgpack.encode(list(ties.items()))
             self._connection.execute("INSERT INTO beginning VALUES (0, ?)", (data,))
 
     def add(self, heard: Heard) -> None:
         rows = [(sender, vector.astype(NUMBERS).tobytes()) for sender, vector in heard.items()]
-        with self._explained():
+        with explained(self._path):
             data = msgspec.msgpack.encode(rows)
             self._connection.execute("INSERT INTO round (heard) VALUES (?)", (data,))
 
@@ -142,7 +154,7 @@ class FileJournal:
         vector = None if ended.direction is None else ended.direction.vector.astype(NUMBERS).tobytes()
         quality = 0.0 if ended.direction is None else ended.direction.quality
         data = msgspec.msgpack.encode(_Result(vector, quality, ended.relays, ended.rounds))
-        with self._explained():
+        with explained(self._path):
             run = self._connection.execute
             run("PRAGMA synchronous = FULL")
             run("BEGIN IMMEDIATE")
@@ -176,17 +188,6 @@ class FileJournal:
                 f"{self._path}: has version {version}, and a conversation is kept in version {VERSION}; run "
                 "the version of Murmura that wrote it"
             )
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """SQLite's errors in our words; they tell of files and tables, never of values."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise NetworkError(
-                f"{self._path}: cannot be used: {error}; see to the disk (is it full?) and start the agent "
-                "again"
-            ) from error
 
 
 _TIES: Final = msgspec.msgpack.Decoder(list[tuple[int, float]])

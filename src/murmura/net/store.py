@@ -118,7 +118,7 @@ class FileStore:
         self._synchronous: str | None = None
         try:
             self._resources.enter_context(_locked(self._folder))
-            with _explained(self._folder):
+            with explained(self._folder):
                 self._connection = self._resources.enter_context(closing(_connect(self._folder)))
                 self._begin(agent)
         except BaseException:
@@ -126,7 +126,7 @@ class FileStore:
             raise
 
     def load(self) -> State:
-        with _explained(self._folder):
+        with explained(self._folder):
             run = self._connection.execute
             sent = run("SELECT number, data FROM sent").fetchone()
             ((behind,),) = run("SELECT behind FROM owner")
@@ -198,7 +198,7 @@ class FileStore:
         self, synchronous: Literal["FULL", "NORMAL"] = "FULL"
     ) -> Iterator[Callable[..., sqlite3.Cursor]]:
         """All or nothing; when it ends it survives a power cut (FULL) or the end of the process (NORMAL)."""
-        with _explained(self._folder):
+        with explained(self._folder):
             if synchronous != self._synchronous:
                 self._connection.execute(f"PRAGMA synchronous = {synchronous}")
                 self._synchronous = synchronous
@@ -244,7 +244,7 @@ def _locked(folder: Path) -> closing[sqlite3.Connection]:
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def explained(folder: Path) -> Iterator[None]:
     """SQLite's errors in our words; they tell of files and tables, never of values."""
     try:
         yield

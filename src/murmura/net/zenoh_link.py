@@ -28,7 +28,7 @@ from murmura.net.metrics import Traffic
 from murmura.net.roster import Place
 from murmura.net.transport import Listener
 from murmura.net.zenoh_ear import CAPACITY, Ear
-from murmura.net.zenoh_settings import Keys, Neighborhoods, check_host, session_settings
+from murmura.net.zenoh_settings import LEASE_MS, Keys, Neighborhoods, check_host, session_settings
 
 try:
     import zenoh
@@ -42,6 +42,10 @@ SHARE: Final = 64
 LOCAL_SHARE: Final = 2**20
 # A host has one session, and for a while the one before it; it cannot make this one remember more.
 MOST_SESSIONS: Final = 4
+# Stands for the session of an agent that is heard, although no session says that it is there.
+HEARD: Final = b""
+ON_THE_WAY: Final = 2 * LEASE_MS / 1000  # seconds
+LONGEST_SILENCE: Final = 90.0  # seconds: an agent that is up greets its neighbors three times in it
 # What follows the network, the host and the kind in a key.
 NAMES_IN_KEY: Final = {"model": 1, "to": 2, "alive": 2}
 
@@ -99,6 +103,9 @@ class ZenohLink:
         self._neighboring: frozenset[str] = frozenset()  # hosts
         # Agents of other hosts that are there, each with the sessions of its host that say so, oldest first.
         self._remote_up: dict[str, dict[bytes, None]] = {}
+        # When they went, and when those were last heard that no session says are there; by the loop's clock.
+        self._gone_at: dict[str, float] = {}
+        self._heard_at: dict[str, float] = {}
         self._session: _Session | None = None
         self._local: Inbox[Arrival] | None = None
         self._changing = asyncio.Lock()
@@ -159,6 +166,7 @@ class ZenohLink:
             wanted = session_settings(self._keys, self._listen, self._files, neighborhoods, self._max_bytes)
             if self._session is not None and self._session.settings == wanted:
                 self._session.announce(self._plugs)
+                self._forget_the_silent()
                 return False
             await self._close_session()
             inbox = self._inbox(self._deliver_from_outside, SHARE)
@@ -268,7 +276,26 @@ class ZenohLink:
         if arrival.kind in ("model", "greeting"):
             self.traffic.messages_in += 1
             self.traffic.bytes_in += len(arrival.data)
+            if arrival.sender not in self._remote_up or arrival.sender in self._heard_at:
+                self._note_a_sign_of_life(arrival.sender)
         self._deliver(arrival)
+
+    def _note_a_sign_of_life(self, agent: str) -> None:
+        """Who speaks is there, also if zenoh says it went.
+
+        It does so where a host opened its session anew while others could not be reached. What was on its
+        way when an agent went is no sign of life.
+        """
+        now = asyncio.get_running_loop().time()
+        if agent in self._places and now > self._gone_at.get(agent, 0.0) + ON_THE_WAY:
+            self._heard_at[agent] = now
+            self._deliver(Arrival("up", agent, data=HEARD))
+
+    def _forget_the_silent(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for agent, heard_at in list(self._heard_at.items()):
+            if now > heard_at + LONGEST_SILENCE:
+                self._deliver(Arrival("down", agent, data=HEARD))
 
     def _deliver(self, arrival: Arrival) -> None:
         """In the loop: to whom it concerns. Everything is looked up anew, for agents come and go."""
@@ -295,10 +322,14 @@ class ZenohLink:
             sessions[session] = None
         else:
             sessions.pop(session, None)
+        if session != HEARD or not is_up:
+            self._heard_at.pop(agent, None)
+            sessions.pop(HEARD, None)
         if len(sessions) > MOST_SESSIONS:
             del sessions[next(iter(sessions))]
         if not sessions:
             del self._remote_up[agent]
+            self._gone_at[agent] = asyncio.get_running_loop().time()
         return bool(sessions) != was_up
 
     def _receiver(self, inbox: Inbox[Arrival]) -> Callable[[zenoh.Sample], None]:

@@ -79,6 +79,8 @@ def test_noise_is_drawn_before_the_tick():
     for now in range(UPDATES):
         assert noise.drawn == list(range(1, now + 2))
         agent.on_tick(now)
+        assert noise.drawn == list(range(1, now + 2))  # nothing of the next one before the message has left
+        agent.prepare(now)
     assert noise.drawn == list(range(1, UPDATES + 1))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from tests.network.signers import BOUND, WEIGHT, Signer, counts, intake_of
 
 from murmura.agent import Agent
-from murmura.net.wire import FRAME, Greeting, ModelBody, Signed, greet, limit
+from murmura.net.wire import FRAME, Greeting, ModelBody, Repeat, Signed, greet, limit, say_again
 from murmura.privacy.messages import HEADER, MAGIC, encode
 
 DIMENSION = 4
@@ -268,8 +268,10 @@ class Campaign:
             try:
                 if i % 8:
                     self._send(sender, data)
-                else:
+                elif i % 32:
                     self._greet(sender, data)
+                else:
+                    self._say_again(sender, data)
             except Exception as error:
                 raise Broken(f"message {i}, {kind}, as {sender!r}: {data.hex()}") from error
         seconds = time.process_time() - begin
@@ -327,6 +329,14 @@ class Campaign:
         # The greeting itself, and what it brought; without agreement what it brings is not even read.
         self._counted += 2 if greeting.agrees or shape == 2 else 1
         self._judge(sender, data, greeting.mine)
+
+    def _say_again(self, sender, data):
+        """Hostile bytes as a repetition of relays, or within one; this intake takes no relays."""
+        sent = data if self._source.random() < 0.5 else say_again(Repeat(True, False, [data]))
+        repeat = self._intake.repeat(sender, sent)
+        assert repeat is None or (sent is not data and not repeat.relays)
+        self._counted += 1 if repeat is None else 2
+        self._judge(sender, sent, None)
 
     def _judge(self, sender, data, message):
         if message is not None:

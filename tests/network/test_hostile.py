@@ -191,10 +191,10 @@ class TestEnemies:
                 ) as session:
                     await until(lambda: len(session.info.peers_zid()) == 1)
                     root = keys_of("south").model("carl").rsplit("/", 2)[0]
+                    tokens = []  # held on to, for a token that nobody holds is gone
                     for odd in ("**", "*/*", "model/*", "to/*/*"):
                         session.put(f"{root}/{odd}", b"to all and nobody")
-                        # Held on to, for a token that is dropped is gone.
-                        agents[odd] = session.liveliness().declare_token(f"{root}/{odd}")
+                        tokens.append(session.liveliness().declare_token(f"{root}/{odd}"))
                     await until(lambda: links["north"].traffic.keys_refused >= 4)
                     links["east"].publish("ben", b"an honest word")
                     await until(lambda: agents["anna"].heard())

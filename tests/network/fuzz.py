@@ -70,6 +70,7 @@ class Hostile:
     def __init__(self, source, honest):
         self.upcoming = {}  # name → the message that an honest neighbor has signed and not yet sent
         self.twins = []  # (name, message): another one under a number that was let in
+        self.skipped = []  # (name, message): one that was overtaken by a later one
         self._source = source
         self._honest = honest  # name → signed messages that were sent, in order
         self._odd = [(s.name, data) for s in NEIGHBORS for data in _signed_but_wrong(source, s)]
@@ -93,6 +94,7 @@ class Hostile:
             self.wrong_but_signed,
             self.forged,
             self.doubled,
+            self.overtaken,
             self.of_another,
             self.replayed,
         )
@@ -191,6 +193,10 @@ class Hostile:
     def doubled(self):
         """A second message under the same number, signed by the neighbor itself."""
         return self._source.choice(self.twins[-10:])
+
+    def overtaken(self):
+        """A neighbor's own message under a number that it went past."""
+        return self._source.choice(self.skipped[-10:]) if self.skipped else self._any()
 
     def of_another(self):
         _, data = self._any()
@@ -293,9 +299,11 @@ class Campaign:
         assert greeted.agrees
         assert greeted.yours is not None
         self._counted += 2
-        data = self._hostile.upcoming[signer.name]
+        data, before = self._hostile.upcoming[signer.name], self._expected[signer.name][0]
         number = self._signed[signer.name][data]
         self._send(signer.name, data)
+        if number - before > 1:
+            self._hostile.skipped.append((signer.name, signer.model(number - 1, vector(self._source))))
         assert self._intake.last_number(signer.name) == number
         self._hostile.twins.append((signer.name, signer.model(number, vector(self._source))))
         sent = self._honest[signer.name]

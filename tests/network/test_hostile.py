@@ -100,6 +100,18 @@ def test_who_has_no_certificate_of_ours_is_counted_and_changes_nothing(tmp_path)
 # On the wire
 
 
+@asynccontextmanager
+async def hostile_south(world):
+    """A running network in which the host of the south is an enemy, linked to the north under its name."""
+    async with world.running(EDGES) as (links, agents):
+        await links["south"].close()
+        async with enemy(
+            world.files("south"), world.files("north").authority, world.address("north")
+        ) as session:
+            await until(lambda: len(session.info.peers_zid()) == 1)
+            yield links, agents, session
+
+
 class TestEnemies:
     """Hosts of all sorts: whatever they say, no agent hears a word of it."""
 
@@ -170,49 +182,34 @@ class TestEnemies:
     def test_a_neighboring_host_cannot_speak_under_another_hosts_name(self, tmp_path):
         async def main():
             world = World(tmp_path, HOSTS)
-            async with world.running(EDGES) as (links, agents):
-                await links["south"].close()
-                async with enemy(
-                    world.files("south"), world.files("north").authority, world.address("north")
-                ) as session:
-                    await until(lambda: len(session.info.peers_zid()) == 1)
-                    await self.speak(session, host="east", agent="ben")
-                    return agents["anna"].heard(), agents["ada"].heard(), agents["anna"].up()
+            async with hostile_south(world) as (_, agents, session):
+                await self.speak(session, host="east", agent="ben")
+                return agents["anna"].heard(), agents["ada"].heard(), agents["anna"].up()
 
         assert run(main) == ([], [], {"ada", "ben"})
 
     def test_odd_keys_below_its_own_name_are_counted_and_nobody_turns_deaf(self, tmp_path):
         async def main():
             world = World(tmp_path, HOSTS)
-            async with world.running(EDGES) as (links, agents):
-                await links["south"].close()
-                async with enemy(
-                    world.files("south"), world.files("north").authority, world.address("north")
-                ) as session:
-                    await until(lambda: len(session.info.peers_zid()) == 1)
-                    root = keys_of("south").model("carl").rsplit("/", 2)[0]
-                    tokens = []  # held on to, for a token that nobody holds is gone
-                    for odd in ("**", "*/*", "model/*", "to/*/*"):
-                        session.put(f"{root}/{odd}", b"to all and nobody")
-                        tokens.append(session.liveliness().declare_token(f"{root}/{odd}"))
-                    await until(lambda: links["north"].traffic.keys_refused >= 4)
-                    links["east"].publish("ben", b"an honest word")
-                    await until(lambda: agents["anna"].heard())
-                    return agents["anna"].heard()
+            async with hostile_south(world) as (links, agents, session):
+                root = keys_of("south").model("carl").rsplit("/", 2)[0]
+                tokens = []  # held on to, for a token that nobody holds is gone
+                for odd in ("**", "*/*", "model/*", "to/*/*"):
+                    session.put(f"{root}/{odd}", b"to all and nobody")
+                    tokens.append(session.liveliness().declare_token(f"{root}/{odd}"))
+                await until(lambda: links["north"].traffic.keys_refused >= 4)
+                links["east"].publish("ben", b"an honest word")
+                await until(lambda: agents["anna"].heard())
+                return agents["anna"].heard()
 
         assert [event[-1] for event in run(main)] == [b"an honest word"]
 
     def test_a_neighboring_host_that_speaks_for_an_agent_of_another_one_is_counted(self, tmp_path):
         async def main():
             world = World(tmp_path, HOSTS)
-            async with world.running(EDGES) as (links, agents):
-                await links["south"].close()
-                async with enemy(
-                    world.files("south"), world.files("north").authority, world.address("north")
-                ) as session:
-                    await until(lambda: len(session.info.peers_zid()) == 1)
-                    await self.speak(session, host="south", agent="ben")
-                    return agents["anna"].heard(), agents["anna"].up(), links["north"].dropped("anna")
+            async with hostile_south(world) as (links, agents, session):
+                await self.speak(session, host="south", agent="ben")
+                return agents["anna"].heard(), agents["anna"].up(), links["north"].dropped("anna")
 
         heard, up, dropped = run(main)
         assert (heard, up) == ([], {"ada", "ben"})
@@ -222,18 +219,13 @@ class TestEnemies:
     def test_greetings_to_made_up_names_take_no_memory(self, tmp_path):
         async def main():
             world = World(tmp_path, HOSTS)
-            async with world.running(EDGES) as (links, _):
-                await links["south"].close()
-                async with enemy(
-                    world.files("south"), world.files("north").authority, world.address("north")
-                ) as session:
-                    await until(lambda: len(session.info.peers_zid()) == 1)
-                    for sender in ("ben", "carl", "nobody"):
-                        for i in range(500):
-                            session.put(keys_of("south").greeting(sender, f"ghost{i}"), b"boo")
-                    await until(lambda: links["north"].traffic.messages_in >= 100)
-                    await asyncio.sleep(QUIET)
-                    return set(links["north"]._dropped), len(session_of(links["north"]).inbox)
+            async with hostile_south(world) as (links, _, session):
+                for sender in ("ben", "carl", "nobody"):
+                    for i in range(500):
+                        session.put(keys_of("south").greeting(sender, f"ghost{i}"), b"boo")
+                await until(lambda: links["north"].traffic.messages_in >= 100)
+                await asyncio.sleep(QUIET)
+                return set(links["north"]._dropped), len(session_of(links["north"]).inbox)
 
         assert run(main) == (set(), 0)
 

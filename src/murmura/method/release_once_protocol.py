@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from murmura.method.conversation import Conversation, Direction, Public, Sending, Vector
-from murmura.method.lowpass.gossip import PROBE_COLUMNS, Gossip
+from murmura.method.lowpass.gossip import PROBE_COLUMNS, Gossip, sum_heard
 from murmura.method.lowpass.reach import find_reach
 from murmura.method.lowpass.rows import NOISE_COLUMNS, Rows, public_noise, weighted
 from murmura.method.quality import SCALARS, Smoothed, correlations, tallies
@@ -105,11 +105,5 @@ def _propagated(
 
 def _sweep(now: Vector, anchor: Vector, pull: float, weights: Mapping[int, float]) -> Conversation[Vector]:
     """One update of supplement C; of neighbors not heard the weights go to the others."""
-    heard = yield Sending("sweep", now)
-    # In the order of the senders' numbers, whatever that of arrival: sums round.
-    senders = sorted(heard)
-    present = sum(weights[sender] for sender in senders)
-    if present == 0:
-        return now
-    total = sum((weights[sender] * heard[sender] for sender in senders), np.zeros(len(now)))
-    return (total / present + pull * anchor) / (1 + pull)
+    total, present = sum_heard(weights, (yield Sending("sweep", now)), len(now))
+    return now if present == 0 else (total / present + pull * anchor) / (1 + pull)

@@ -22,7 +22,7 @@ from murmura.agent.agent import Clock
 from murmura.errors import BudgetSpent, LedgerError, PrivacyError
 from murmura.net.growth import Meter, checked_batch, joined
 from murmura.net.learner import LearningAgent, Protection, Settings, check_public_steps
-from murmura.net.outbox import Signer
+from murmura.net.outbox import Signer, release_in
 from murmura.net.store import Batch, Sent, Store
 from murmura.net.wire import open_signed
 from murmura.objective import LocalObjective, Problem
@@ -288,12 +288,7 @@ class BatchOutbox:
         """More batches may come, and with them more releases: there is no last word."""
 
     def ready(self, message: Message) -> Sent:
-        if message.release is None:
-            raise PrivacyError(
-                f"agent {message.sender!r}: message {message.number} did not come from its gate; an agent "
-                "with a budget sends nothing else"
-            )
-        self._last = self._signed(self._gates.last_number, message.release.vector)
+        self._last = self._signed(self._gates.last_number, release_in(message).vector)
         return self._last
 
     def knows(self, echo: Sent) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ REMEMBERED_ROUNDS: Final = 8
 RELAY_BOUND: Final = 1e60
 
 Accepted: TypeAlias = Message | Relay
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -252,14 +253,10 @@ class Intake:
 
     def greeting(self, claimed_sender: str, data: bytes) -> AcceptedGreeting | None:
         """A greeting of a neighbor; None, and a count, if it is none. What it holds is counted by itself."""
-        try:
-            if len(data) > self._max_greeting_bytes:
-                raise Rejected("oversized")
-            peer = self._admitted(claimed_sender)
-            greeting = open_greeting(data, self._max_greeting_bytes)
-        except Rejected as rejection:
-            self.dropped[rejection.reason] += 1
+        opened = self._opened_from(claimed_sender, data, open_greeting)
+        if opened is None:
             return None
+        peer, greeting = opened
         # Shown first: that an own number was sent counts, whatever else may be wrong between the two.
         yours = self._echo(greeting)
         peer.agrees = greeting.weight == peer.key.weight
@@ -277,14 +274,10 @@ class Intake:
 
     def repeat(self, claimed_sender: str, data: bytes) -> AcceptedRepeat | None:
         """What a neighbor says again; None, and a count, if it is nothing. Its relays are counted each."""
-        try:
-            if len(data) > self._max_greeting_bytes:
-                raise Rejected("oversized")
-            peer = self._admitted(claimed_sender)
-            repeat = open_repeat(data, self._max_greeting_bytes)
-        except Rejected as rejection:
-            self.dropped[rejection.reason] += 1
+        opened = self._opened_from(claimed_sender, data, open_repeat)
+        if opened is None:
             return None
+        peer, repeat = opened
         self.accepted += 1
         relays, tags = list[Relay](), list[Tag]()
         for one in repeat.relays:
@@ -302,6 +295,18 @@ class Intake:
                 self.dropped[rejection.reason] += 1
                 return AcceptedRepeat(peer.key.index, repeat.waits, repeat.is_over, relays, [])
         return AcceptedRepeat(peer.key.index, repeat.waits, repeat.is_over, relays, tags)
+
+    def _opened_from(
+        self, sender: str, data: bytes, read: Callable[[bytes, int], T]
+    ) -> tuple[_Peer, T] | None:
+        """What a neighbor says to this agent alone; None, and a count, if it is nothing."""
+        try:
+            if len(data) > self._max_greeting_bytes:
+                raise Rejected("oversized")
+            return self._admitted(sender), read(data, self._max_greeting_bytes)
+        except Rejected as rejection:
+            self.dropped[rejection.reason] += 1
+            return None
 
     def _admitted(self, sender: str) -> _Peer:
         """A neighbor that has not sent too much of late."""

@@ -39,7 +39,7 @@ from murmura.net.wire import (
 )
 from murmura.privacy.gate import Gate
 from murmura.privacy.ledger import Book
-from murmura.privacy.messages import Relay, decode, encode
+from murmura.privacy.messages import Relay, Release, decode, encode
 
 
 class Outbox(Protocol):
@@ -198,12 +198,8 @@ class GateOutbox:
         return _model_in(self._last.data)
 
     def ready(self, message: Message) -> Sent:
-        if message.release is None:
-            raise PrivacyError(
-                f"agent {message.sender!r}: message {message.number} did not come from its gate; an agent "
-                "with a budget sends nothing else"
-            )
-        self._last = self._signer.signed(message.release.number, message.release.payload)
+        release = release_in(message)
+        self._last = self._signer.signed(release.number, release.payload)
         return self._last
 
     def conclude(self) -> Sent | None:
@@ -225,6 +221,16 @@ class GateOutbox:
 
     def take_back(self, later: Sent) -> None:
         raise PrivacyError("an agent with a budget goes on from its ledger alone")
+
+
+def release_in(message: Message) -> Release:
+    """What the agent's gate released; an agent with a budget sends nothing else."""
+    if message.release is None:
+        raise PrivacyError(
+            f"agent {message.sender!r}: message {message.number} did not come from its gate; an agent "
+            "with a budget sends nothing else"
+        )
+    return message.release
 
 
 def last_word(ledger: Book, first: int) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from murmura.method.conversation import Conversation, Sending, Vector
+from murmura.method.conversation import Conversation, Heard, Sending, Vector
 
 TOLERANCE: Final = 1e-8
 # What the agents' differences are damped to, far enough below for a mean much smaller than what it is of.
@@ -41,14 +41,16 @@ class Neighborhood:
 
         Of neighbors not heard the weights go to the others; with nobody heard the own vector stays.
         """
-        heard = yield Sending(stage, vector / self.degree)
-        # In the order of the senders' numbers, whatever that of arrival: sums round.
-        senders = sorted(heard)
-        present = sum(self.weights[sender] for sender in senders)
-        if present == 0:
-            return vector
-        total = sum((self.weights[sender] * heard[sender] for sender in senders), np.zeros(len(vector)))
-        return total * (self.degree / present)
+        total, present = sum_heard(self.weights, (yield Sending(stage, vector / self.degree)), len(vector))
+        return vector if present == 0 else total * (self.degree / present)
+
+
+def sum_heard(weights: Mapping[int, float], heard: Heard, size: int) -> tuple[Vector, float]:
+    """What came, times the weights of its senders, added up; and the weights of those who were heard."""
+    # In the order of the senders' numbers, whatever that of arrival: sums round.
+    senders = sorted(heard)
+    total = sum((weights[sender] * heard[sender] for sender in senders), np.zeros(size))
+    return total, sum(weights[sender] for sender in senders)
 
 
 class Gossip:

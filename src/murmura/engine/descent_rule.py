@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
 from murmura.engine.links import Direct, exchange, gather, has_room
 from murmura.engine.mail import Mail
 from murmura.engine.noise import PlannedNoise, Silence, add_noise, keep_release
-from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire
-from murmura.objective.kernels import REORDER, Ahead, AnchorTerm, ClippedTerm, DataTerm, add_local_gradient
+from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire, fires_again
+from murmura.objective.kernels import (
+    REORDER,
+    Ahead,
+    AnchorTerm,
+    ClippedTerm,
+    DataTerm,
+    add_local_gradient,
+    prefetch,
+    prefetch_term,
+)
 
 
 class DescentRule(NamedTuple):
@@ -26,7 +36,7 @@ class DescentRule(NamedTuple):
     noise: Silence | PlannedNoise
 
 
-@overload(blocker_of, inline="always")
+@overload(blocker_of, jit_options={"forceinline": True})
 def _descent_blocker(rule, agent, clocks):
     if rule.instance_class is not DescentRule:
         return None
@@ -41,6 +51,24 @@ def _descent_blocker(rule, agent, clocks):
     return first_blocker
 
 
+@overload(fires_again, jit_options={"forceinline": True})
+def _descent_fires_again(rule, agent, clocks):
+    if rule.instance_class is DescentRule:
+        # No neighbor of an agent that fires does so at the same time: their clocks stand still.
+        return lambda rule, agent, clocks: blocker_of(rule, agent, clocks) == NOBODY
+    return None
+
+
+@njit(forceinline=True)
+def prefetch_numbers(rule, agent, clocks):
+    """Start to read what is kept of this agent, a number here and a number there."""
+    prefetch(rule.step_sizes, agent)  # pyright: ignore[reportCallIssue]
+    prefetch(rule.pulls, agent)  # pyright: ignore[reportCallIssue]
+    prefetch(clocks.updates, agent)  # pyright: ignore[reportCallIssue]
+    prefetch(clocks.next_ticks, agent)  # pyright: ignore[reportCallIssue]
+    prefetch_term(rule.term, agent)
+
+
 @overload(fire, jit_options={"fastmath": REORDER})
 def _descent_fire(rule, agent, following, later, clocks, vectors, draws):
     if rule.instance_class is not DescentRule:
@@ -50,6 +78,7 @@ def _descent_fire(rule, agent, following, later, clocks, vectors, draws):
         network, link, models = rule.network, rule.link, rule.models
         model = models[agent]
         new_model, gradient = vectors[0, : model.shape[0]], vectors[1, : model.shape[0]]
+        prefetch_numbers(rule, later, clocks)
         gather(link, network, agent, following, later, clocks, models, new_model)
         start, stop = network.offsets[following], network.offsets[following + 1]
         ahead = Ahead(following, models, network.neighbors, start, stop)

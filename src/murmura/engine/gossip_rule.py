@@ -16,7 +16,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from murmura.engine.gossip_state import GossipState, chosen_edge
-from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire
+from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire, fires_again
 from murmura.method.admm import COPY, OWN
 from murmura.objective.kernels import REORDER, Ahead, DataTerm, add_local_gradient
 from murmura.randomness.clocks import NEVER, tick_gap
@@ -48,7 +48,7 @@ def draw_edges(rule, clocks):
         rule.edges[agent] = chosen_edge(clocks.seed, agent, clocks.updates[agent], rule.network)
 
 
-@overload(blocker_of, inline="always")
+@overload(blocker_of, jit_options={"forceinline": True})
 def _gossip_blocker(rule, agent, clocks):
     if rule.instance_class is not GossipRule:
         return None
@@ -61,6 +61,14 @@ def _gossip_blocker(rule, agent, clocks):
         return blocker
 
     return blocker_of_both
+
+
+@overload(fires_again)
+def _gossip_fires_again(rule, agent, clocks):
+    if rule.instance_class is GossipRule:
+        # It may wake another neighbor now, whose own neighbors may be firing.
+        return lambda rule, agent, clocks: False
+    return None
 
 
 @overload(fire)

@@ -37,7 +37,7 @@ def exchange(link, network, agent, clocks, models, new_model):
     raise NotImplementedError("compiled code only")
 
 
-@overload(has_room, inline="always")
+@overload(has_room, jit_options={"forceinline": True})
 def _direct_has_room(link, network, agent):
     if link.instance_class is Direct:
         return lambda link, network, agent: True

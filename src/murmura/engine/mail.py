@@ -111,7 +111,7 @@ def send_start(mail, network, clocks, models, start_is_public):
                 send(mail, mail.reverse[e], time, 0, models[agent], clocks.next_ticks[receiver])
 
 
-@overload(has_room, inline="always")
+@overload(has_room, jit_options={"forceinline": True})
 def _mail_has_room(link, network, agent):
     if link.instance_class is not Mail:
         return None

@@ -6,7 +6,7 @@ the run equals the one-at-a-time order. A sweep finds these agents, then fires t
 so that no clock is read while another thread moves it.
 
 A rule says who may fire and what firing does. Rules are NamedTuples; numba picks the code of
-`blocker_of` and `fire` by their type (murmura.engine.descent_rule, murmura.engine.gossip_rule).
+`blocker_of`, `fires_again` and `fire` by their type (the modules descent_rule and gossip_rule).
 """
 
 from __future__ import annotations
@@ -73,6 +73,14 @@ def blocker_of(rule, agent, clocks):
     raise NotImplementedError("compiled code only")
 
 
+def fires_again(rule, agent, clocks):
+    """Whether an agent that has just fired may do so again at once, while others fire.
+
+    Only a rule that looks at no clock which another one might move meanwhile can tell; else False.
+    """
+    raise NotImplementedError("compiled code only")
+
+
 def fire(rule, agent, following, later, clocks, vectors, draws):
     """Do the agent's update and draw its next tick.
 
@@ -89,7 +97,7 @@ def ticks_before(other, agent, next_ticks):
 
 
 # Inlined, as are the overloads of `blocker_of`: a call would copy every array descriptor of the rule.
-@njit(inline="always")
+@njit(forceinline=True)
 def earlier_neighbor(center, agent, network, next_ticks):
     """A neighbor of `center` that ticks before `agent` does, or NOBODY."""
     for e in range(network.offsets[center], network.offsets[center + 1]):
@@ -152,8 +160,11 @@ def find_ready(part, ready, until, rule, clocks, work):
 
 
 @njit
-def fire_shared(part, ready, rule, clocks, work):
-    """Phase 2: fire the own list of ready agents, then help with the lists of the other threads."""
+def fire_shared(part, ready, until, rule, clocks, work):
+    """Phase 2: fire the own list of ready agents, then help with the lists of the other threads.
+
+    An agent that comes first again does the next update, too, while its data is in cache.
+    """
     n_agents, parts = work.marks.shape[0], work.counts.shape[1]
     for turn in range(parts):
         owner = (part + turn) % parts
@@ -168,6 +179,8 @@ def fire_shared(part, ready, rule, clocks, work):
                 following = np.int64(agents[min(k + 1, count - 1)])
                 later = np.int64(agents[min(k + 2, count - 1)])
                 fire(rule, agent, following, later, clocks, work.vectors[part], work.draws[part])
+                while clocks.next_ticks[agent] <= until and fires_again(rule, agent, clocks):
+                    fire(rule, agent, following, later, clocks, work.vectors[part], work.draws[part])
 
 
 # No reference counts, here and in all that is called from here: each array view would change a counter
@@ -185,7 +198,7 @@ def sweep_part(part, max_sweeps, until, rule, clocks, work):
             total += work.counts[ready, other, 0]
         if total == 0:
             break
-        fire_shared(part, ready, rule, clocks, work)
+        fire_shared(part, ready, until, rule, clocks, work)
         wait_for_all(work.barrier, parts)
 
 

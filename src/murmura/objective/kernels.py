@@ -15,12 +15,23 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
+from murmura.objective.lanes import (
+    ROWS_TOGETHER,
+    VECTOR_BYTES,
+    add_products,
+    add_weighted,
+    no_sums,
+    spread,
+    store_totals,
+)
 from murmura.objective.losses import loss_slope, loss_slopes
 from murmura.objective.problem import Problem
 
 # Sums may be reordered and fused for speed; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 CACHE_LINE_BYTES = 64
+# Cache lines whose read starts at each step over ROWS_TOGETHER rows: in both passes as many as were used.
+LINES_A_STEP = ROWS_TOGETHER * VECTOR_BYTES // (2 * CACHE_LINE_BYTES)
 # Rows that are scored before their gradients are added up: their scores and themselves stay in cache.
 ROWS_AT_ONCE = 16
 # Rows between the one in work and the one whose read starts: the time that a read takes.
@@ -120,6 +131,25 @@ def prefetch_models(ahead, start, stop):
         prefetch_range(ahead.models, model, model + size)
 
 
+def prefetch_term(term, agent):
+    """Start to read where an agent's own samples are, and its share of the term."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(prefetch_term, jit_options={"forceinline": True})
+def _compile_prefetch_term(term, agent):
+    if term.instance_class is AnchorTerm:
+        return lambda term, agent: prefetch_range(
+            term.anchors, agent * term.anchors.shape[1], (agent + 1) * term.anchors.shape[1]
+        )
+
+    def prefetch_places(term, agent):
+        prefetch(term.offsets, agent)  # pyright: ignore[reportCallIssue]
+        prefetch(term.l2_penalties, agent)  # pyright: ignore[reportCallIssue]
+
+    return prefetch_places
+
+
 @njit
 def copy_into(target, source):
     """target[:] = source for vectors of equal length, without the checks that slow compilation down."""
@@ -204,7 +234,7 @@ def _one_score_gradient(term, agent, model, gradient, scores, ahead):
     finish_gradient(stop - start, term.l2_penalties[agent], model, gradient)
 
 
-@njit(fastmath=REORDER)
+@njit(fastmath=REORDER, forceinline=True)
 def finish_gradient(n_samples, l2_penalty, model, gradient):
     """From the sum over samples to the gradient of ℒ_i: divide by m_i, add 2λ_iθ."""
     share = gradient.dtype.type(1.0 / max(n_samples, 1))
@@ -213,7 +243,7 @@ def finish_gradient(n_samples, l2_penalty, model, gradient):
         gradient[d] = gradient[d] * share + shrink * model[d]
 
 
-@njit(fastmath=REORDER)
+@njit(fastmath=REORDER, forceinline=True)
 def sum_of_gradients(term, start, stop, model, gradient, scores, ahead):
     """Σ φ'(θᵀx, y)·x in one pass over memory: a few rows at a time are scored, then added up from cache.
 
@@ -222,82 +252,93 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, ahead):
     size = model.shape[0]
     for d in range(size):
         gradient[d] = 0
-    prefetch_range(term.targets, term.offsets[ahead.agent], term.offsets[ahead.agent + 1])
+    next_start, next_stop = term.offsets[ahead.agent], term.offsets[ahead.agent + 1]
+    prefetch_range(term.targets, next_start, next_stop)
     own_batches = -(-(stop - start) // ROWS_AT_ONCE)
     # The read of a row starts ROWS_AHEAD rows before its turn; after the own rows come the next agent's.
-    leap = term.offsets[ahead.agent] - (start + own_batches * ROWS_AT_ONCE)
+    leap = next_start - (start + own_batches * ROWS_AT_ONCE)
     # The models are spread over the batches: a processor that has too many reads under way waits.
     edge, edges_a_batch = ahead.start, -(-(ahead.stop - ahead.start) // max(own_batches, 1))
     while start < stop:
         end = min(start + ROWS_AT_ONCE, stop)
-        row = start + ROWS_AHEAD
-        reach = min(row + ROWS_AT_ONCE, stop)
+        row, last = start + ROWS_AHEAD, stop
         if row >= stop:
-            row += leap
-            reach = row + ROWS_AT_ONCE
-        middle = (row + reach) * size // 2
-        score_rows(term.features, start, end, model, scores, row * size, middle)
+            row, last = row + leap, next_stop
+        last = min(row + ROWS_AT_ONCE, last) * size - 1
+        place = score_rows(term.features, start, end, model, scores, row * size, last)
         prefetch_models(ahead, edge, edge + edges_a_batch)
         edge += edges_a_batch
         for k in range(end - start):
             scores[k] = loss_slope(term.loss, scores[k], term.targets[start + k])
         clip_slopes(term, start, end, scores)
-        add_rows(term.features, start, end, scores, gradient, middle, reach * size)
+        for k in range(end - start, ROWS_AT_ONCE):
+            scores[k] = 0
+        add_rows(term.features, start, end, scores, gradient, place, last)
         start = end
 
 
-@njit(fastmath=REORDER)
-def score_rows(features, start, stop, model, scores, ahead, reach):
-    """θᵀx of each row, four rows at a time so that their sums overlap.
+@njit(forceinline=True)
+def row_starts(row, stop, size):
+    """Where ROWS_TOGETHER rows begin; after the last one it is repeated, so that nothing else is read."""
+    last = stop - 1
+    return (
+        row * size,
+        min(row + 1, last) * size,
+        min(row + 2, last) * size,
+        min(row + 3, last) * size,
+        min(row + 4, last) * size,
+        min(row + 5, last) * size,
+        min(row + 6, last) * size,
+        min(row + 7, last) * size,
+    )
 
-    Meanwhile the reads of the flat elements from `ahead` to `reach` start, a few at a time.
+
+@njit(forceinline=True)
+def prefetch_some(array, place, last):
+    """Start to read a few cache lines, none after that of the flat element `last`; returns where to go on."""
+    step = CACHE_LINE_BYTES // array.itemsize
+    for line in range(LINES_A_STEP):
+        prefetch(array, min(place + line * step, last))  # pyright: ignore[reportCallIssue]
+    return place + LINES_A_STEP * step
+
+
+@njit(fastmath=REORDER, forceinline=True)
+def score_rows(features, start, stop, model, scores, place, last):
+    """θᵀx of each row, several rows at a time.
+
+    Meanwhile the reads of the flat elements from `place` to `last` start, a few at every step, so that
+    the processor has something to do while they are under way; returns where to go on.
     """
-    zero = model.dtype.type(0)
-    size = model.shape[0]
-    row = start
-    while row + 4 <= stop:
-        prefetch_range(features, ahead, min(ahead + 2 * size, reach))
-        ahead += 2 * size
-        x_0, x_1, x_2, x_3 = features[row], features[row + 1], features[row + 2], features[row + 3]
-        s_0 = s_1 = s_2 = s_3 = zero
-        for d in range(size):
-            s_0 += x_0[d] * model[d]
-            s_1 += x_1[d] * model[d]
-            s_2 += x_2[d] * model[d]
-            s_3 += x_3[d] * model[d]
-        k = row - start
-        scores[k], scores[k + 1], scores[k + 2], scores[k + 3] = s_0, s_1, s_2, s_3
-        row += 4
-    prefetch_range(features, ahead, reach)
-    while row < stop:
-        x = features[row]
-        score = zero
-        for d in range(size):
-            score += x[d] * model[d]
-        scores[row - start] = score
-        row += 1
+    size, lanes = model.shape[0], VECTOR_BYTES // model.itemsize
+    for row in range(start, stop, ROWS_TOGETHER):
+        starts = row_starts(row, stop, size)
+        sums = no_sums(model)  # pyright: ignore[reportCallIssue]
+        d = 0
+        while d + lanes <= size:
+            sums = add_products(sums, features, starts, model, d, None)
+            place = prefetch_some(features, place, last)
+            d += lanes
+        if d < size:
+            sums = add_products(sums, features, starts, model, d, size - d)
+        store_totals(sums, scores[row - start :])
+    return place
 
 
-@njit(fastmath=REORDER)
-def add_rows(features, start, stop, slopes, gradient, ahead, reach):
-    """Σ slope·x, four rows at a time so that the sum is read and written less often; reads ahead as above."""
-    size = gradient.shape[0]
-    row = start
-    while row + 4 <= stop:
-        prefetch_range(features, ahead, min(ahead + 2 * size, reach))
-        ahead += 2 * size
-        x_0, x_1, x_2, x_3 = features[row], features[row + 1], features[row + 2], features[row + 3]
-        k = row - start
-        c_0, c_1, c_2, c_3 = slopes[k], slopes[k + 1], slopes[k + 2], slopes[k + 3]
-        for d in range(size):
-            gradient[d] += (c_0 * x_0[d] + c_1 * x_1[d]) + (c_2 * x_2[d] + c_3 * x_3[d])
-        row += 4
-    prefetch_range(features, ahead, reach)
-    while row < stop:
-        x, slope = features[row], slopes[row - start]
-        for d in range(size):
-            gradient[d] += slope * x[d]
-        row += 1
+@njit(fastmath=REORDER, forceinline=True)
+def add_rows(features, start, stop, slopes, gradient, place, last):
+    """Add Σ slope·x to the gradient, several rows at a time, and read ahead; slopes after the last are 0."""
+    size, lanes = gradient.shape[0], VECTOR_BYTES // gradient.itemsize
+    for row in range(start, stop, ROWS_TOGETHER):
+        starts = row_starts(row, stop, size)
+        weights = spread(slopes[row - start :])  # pyright: ignore[reportCallIssue]
+        d = 0
+        while d + lanes <= size:
+            add_weighted(gradient, weights, features, starts, d, None)
+            place = prefetch_some(features, place, last)
+            d += lanes
+        if d < size:
+            add_weighted(gradient, weights, features, starts, d, size - d)
+    prefetch_range(features, place, last + 1)
 
 
 def _many_scores_gradient(term, agent, model, gradient, scores, ahead):

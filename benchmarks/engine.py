@@ -108,26 +108,25 @@ def first_clocks(table, agents: int):
     return first_ticks(table, np.uint64(SEED), agents), np.zeros(agents, np.int64)
 
 
-def updates_per_second(descent, table, limit: int, until: int, threads: int) -> float:
-    """Median of several runs over the same wake-ups, clocks included."""
-    rates = []
-    for _ in range(REPEATS):
-        engine = make_engine(descent, table, limit, threads)
-        started = time.perf_counter()
-        engine.advance(until)
-        rates.append(int(engine.updates.sum()) / (time.perf_counter() - started))
-    return float(np.median(rates))
+def engine_rate(descent, table, limit: int, until: int, threads: int) -> float:
+    """Updates a second of one run, clocks included."""
+    engine = make_engine(descent, table, limit, threads)
+    started = time.perf_counter()
+    engine.advance(until)
+    return int(engine.updates.sum()) / (time.perf_counter() - started)
 
 
-def numpy_updates_per_second(wakers, problem) -> float:
-    """The NumPy loop on these wake-ups in their order: median of several runs."""
-    rates = []
-    for _ in range(REPEATS):
-        models = np.zeros((problem.n_agents, problem.dimension), np.float32)
-        started = time.perf_counter()
-        numpy_loop(wakers, problem, models)
-        rates.append(wakers.size / (time.perf_counter() - started))
-    return float(np.median(rates))
+def numpy_rate(wakers, problem) -> float:
+    """Updates a second of one run of the NumPy loop on these wake-ups in their order."""
+    models = np.zeros((problem.n_agents, problem.dimension), np.float32)
+    started = time.perf_counter()
+    numpy_loop(wakers, problem, models)
+    return wakers.size / (time.perf_counter() - started)
+
+
+def updates_per_second(descent, table, limit: int, threads: int) -> float:
+    """Median of several runs over the same wake-ups."""
+    return float(np.median([engine_rate(descent, table, limit, NEVER - 1, threads) for _ in range(REPEATS)]))
 
 
 def wake_order(table, next_ticks, updates, until: int):
@@ -144,20 +143,27 @@ def wake_order(table, next_ticks, updates, until: int):
 
 
 def one_thread_rates(agents: int, dimension: int, degree: int) -> tuple[float, float]:
-    """Updates a second of the NumPy loop and of the engine, on the same wake-ups, one after the other."""
+    """Updates a second of the NumPy loop and of the engine on the same wake-ups: medians of several runs.
+
+    By turns, so that whatever else goes on in the machine meets both alike.
+    """
     compile_everything(1)
     problem = benchmark_problem(agents, dimension, degree)
     table = Conditions().table(agents)
     clocks = first_clocks(table, agents)
     until = time_of_tick(agents, table, SEED, NEVER, *clocks)
-    numpy_rate = numpy_updates_per_second(wake_order(table, *clocks, until), problem)
+    wakers = wake_order(table, *clocks, until)
     descent = CoordinateDescent().prepare(problem)
-    return numpy_rate, updates_per_second(descent, table, NEVER, until, 1)
+    rates = [
+        (numpy_rate(wakers, problem), engine_rate(descent, table, NEVER, until, 1)) for _ in range(REPEATS)
+    ]
+    of_numpy, of_engine = np.median(rates, axis=0).tolist()
+    return of_numpy, of_engine
 
 
 def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: int | None = None) -> dict:
     # First, so that the data is never in memory twice.
-    numpy_rate, one_thread_rate = in_own_process(
+    of_numpy, one_thread_rate = in_own_process(
         one_thread_rates, agents, dimension, degree, environment=ONE_THREAD
     )
     threads = choose_threads(threads, agents)
@@ -170,9 +176,9 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
     mean_degree = problem.graph.neighbors.size / agents
     bytes_per_update = 4 * (mean_samples * (dimension + 1) + (mean_degree + 2) * dimension)
     machine = machine_bandwidth(problem.population.features.reshape(-1), threads)
-    rate = updates_per_second(descent, table, limit, NEVER - 1, threads)
+    rate = updates_per_second(descent, table, limit, threads)
     machine = max(machine, machine_bandwidth(problem.population.features.reshape(-1), threads))
-    private_rate = updates_per_second(private_descent(problem, limit), table, limit, NEVER - 1, threads)
+    private_rate = updates_per_second(private_descent(problem, limit), table, limit, threads)
     return {
         "agents": agents,
         "dimension": dimension,
@@ -183,8 +189,8 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
         "bandwidth_gb_s": rate * bytes_per_update / 1e9,
         "machine_bandwidth_gb_s": machine / 1e9,
         "bandwidth_share": rate * bytes_per_update / machine,
-        "numpy_ratio": one_thread_rate / numpy_rate,
-        "numpy_updates_per_second": numpy_rate,
+        "numpy_ratio": one_thread_rate / of_numpy,
+        "numpy_updates_per_second": of_numpy,
         "one_thread_updates_per_second": one_thread_rate,
         "private_updates_per_second": private_rate,
         "private_cost_ratio": rate / private_rate,

@@ -142,8 +142,8 @@ def wake_order(table, next_ticks, updates, until: int):
     return np.array(agents)[np.lexsort((agents, times))]
 
 
-def one_thread_rates(agents: int, dimension: int, degree: int) -> tuple[float, float]:
-    """Updates a second of the NumPy loop and of the engine on the same wake-ups: medians of several runs.
+def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[float, float]]:
+    """Updates a second of the NumPy loop and of the engine on the same wake-ups.
 
     By turns, so that whatever else goes on in the machine meets both alike.
     """
@@ -154,18 +154,15 @@ def one_thread_rates(agents: int, dimension: int, degree: int) -> tuple[float, f
     until = time_of_tick(agents, table, SEED, NEVER, *clocks)
     wakers = wake_order(table, *clocks, until)
     descent = CoordinateDescent().prepare(problem)
-    rates = [
+    return [
         (numpy_rate(wakers, problem), engine_rate(descent, table, NEVER, until, 1)) for _ in range(REPEATS)
     ]
-    of_numpy, of_engine = np.median(rates, axis=0).tolist()
-    return of_numpy, of_engine
 
 
 def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: int | None = None) -> dict:
     # First, so that the data is never in memory twice.
-    of_numpy, one_thread_rate = in_own_process(
-        one_thread_rates, agents, dimension, degree, environment=ONE_THREAD
-    )
+    turns = in_own_process(one_thread_rates, agents, dimension, degree, environment=ONE_THREAD)
+    of_numpy, of_engine = np.array(turns).T
     threads = choose_threads(threads, agents)
     compile_everything(threads, private=True)
     problem = benchmark_problem(agents, dimension, degree)
@@ -189,9 +186,9 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
         "bandwidth_gb_s": rate * bytes_per_update / 1e9,
         "machine_bandwidth_gb_s": machine / 1e9,
         "bandwidth_share": rate * bytes_per_update / machine,
-        "numpy_ratio": one_thread_rate / of_numpy,
-        "numpy_updates_per_second": of_numpy,
-        "one_thread_updates_per_second": one_thread_rate,
+        "numpy_ratio": float(np.median(of_engine / of_numpy)),
+        "numpy_updates_per_second": float(np.median(of_numpy)),
+        "one_thread_updates_per_second": float(np.median(of_engine)),
         "private_updates_per_second": private_rate,
         "private_cost_ratio": rate / private_rate,
     }

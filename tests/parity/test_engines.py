@@ -53,6 +53,14 @@ def test_cpu_equals_reference_in_every_network(network, method):
     assert_same_run(*runs)
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_cpu_equals_reference_with_rows_and_samples_beyond_one_vector(loss):
+    problem = random_problem(5, n_agents=12, n_features=37, max_samples=45, loss=loss)
+    assert_same_run(
+        *(simulate(problem, METHODS[0], engine=engine, seed=3, updates=8) for engine in ("cpu", "reference"))
+    )
+
+
 @st.composite
 def conditions(draw):
     return Conditions(

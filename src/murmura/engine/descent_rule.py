@@ -61,7 +61,7 @@ def _descent_fires_again(rule, agent, clocks):
 
 @njit(forceinline=True)
 def prefetch_numbers(rule, agent, clocks):
-    """Start to read what is kept of this agent, a number here and a number there."""
+    """Start to read what is kept of this agent beside its model and samples."""
     prefetch(rule.step_sizes, agent)  # pyright: ignore[reportCallIssue]
     prefetch(rule.pulls, agent)  # pyright: ignore[reportCallIssue]
     prefetch(clocks.updates, agent)  # pyright: ignore[reportCallIssue]

@@ -178,9 +178,10 @@ def fire_shared(part, ready, until, rule, clocks, work):
                 agent = np.int64(agents[k])
                 following = np.int64(agents[min(k + 1, count - 1)])
                 later = np.int64(agents[min(k + 2, count - 1)])
-                fire(rule, agent, following, later, clocks, work.vectors[part], work.draws[part])
-                while clocks.next_ticks[agent] <= until and fires_again(rule, agent, clocks):
+                while True:
                     fire(rule, agent, following, later, clocks, work.vectors[part], work.draws[part])
+                    if clocks.next_ticks[agent] > until or not fires_again(rule, agent, clocks):
+                        break
 
 
 # No reference counts, here and in all that is called from here: each array view would change a counter

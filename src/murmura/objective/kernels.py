@@ -30,9 +30,9 @@ from murmura.objective.problem import Problem
 # Sums may be reordered and fused for speed; NaN and infinity keep their meaning.
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 CACHE_LINE_BYTES = 64
-# Cache lines whose read starts at each step over ROWS_TOGETHER rows: in both passes as many as were used.
+# Cache lines whose reads start at a step over ROWS_TOGETHER rows: both passes together start what they use.
 LINES_A_STEP = ROWS_TOGETHER * VECTOR_BYTES // (2 * CACHE_LINE_BYTES)
-# Rows that are scored before their gradients are added up: their scores and themselves stay in cache.
+# Rows that are scored before their gradients are added up, a multiple of ROWS_TOGETHER: they stay in cache.
 ROWS_AT_ONCE = 16
 # Rows between the one in work and the one whose read starts: the time that a read takes.
 ROWS_AHEAD = 16

@@ -5,8 +5,8 @@ are short and many: it adds up each row by itself, and what is left of it number
 sums of several rows stay in registers and are added up together, and the rest of a row is one masked
 vector, so that nothing beyond its end is read.
 
-A lane is one number of a register. All arrays are in the order of memory; `index` and `starts` count
-numbers from an array's beginning; `count` is how many lanes are meant, or None for all.
+A lane is one number of a register. All arrays are contiguous and of one type; `index` and `starts`
+count numbers from an array's beginning; `count` is how many lanes are meant, or None for all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-# Rows whose sums are in registers at the same time; half of x86's registers stay free for the rest.
+# Rows whose sums are in registers at the same time: half of the 16 that a processor with AVX2 has.
 ROWS_TOGETHER = 8
 # Shuffles within this many bytes are the cheap ones.
 _QUARTER_BYTES = 16
@@ -25,7 +25,10 @@ _INDEX = ir.IntType(32)
 
 
 def _widest_vector() -> int:
-    features = llvm.get_host_cpu_features()
+    try:
+        features = llvm.get_host_cpu_features()
+    except RuntimeError:  # llvmlite does not know this system
+        return 16
     widths = {"avx512f": 64, "avx2": 32}
     return next((size for name, size in widths.items() if features.get(name)), 16)
 
@@ -132,6 +135,11 @@ class _Writer:
         return self._builder.call(cgutils.get_or_insert_function(self._builder.module, kind, name), arguments)
 
 
+def _fit(dtype, *arrays):
+    """Whether whole vectors of this type may be read from and written to all of these arrays."""
+    return all(array.layout == "C" and array.aligned and array.dtype == dtype for array in arrays)
+
+
 def _order(lanes):
     return ir.Constant(ir.VectorType(_INDEX, len(lanes)), lanes)
 
@@ -160,7 +168,7 @@ def no_sums(typing_context, like):
 @intrinsic
 def add_products(typing_context, sums, rows, starts, vector, index, count):
     """Each sum plus the products of the vector, from `index` on, with the row that begins at its start."""
-    if rows.layout != "C" or vector.layout != "C":
+    if not _fit(sums.dtype.dtype, rows, vector):
         return None
 
     def generate(context, builder, signature, arguments):
@@ -179,6 +187,8 @@ def add_products(typing_context, sums, rows, starts, vector, index, count):
 @intrinsic
 def store_totals(typing_context, sums, target):
     """target[row] = the lanes of a row's sum added up."""
+    if not _fit(sums.dtype.dtype, target):
+        return None
 
     def generate(context, builder, signature, arguments):
         writer = _Writer(context, builder, sums.dtype)
@@ -194,6 +204,8 @@ def store_totals(typing_context, sums, target):
 @intrinsic
 def spread(typing_context, weights):
     """The first ROWS_TOGETHER numbers of an array, each in all lanes of a register."""
+    if not _fit(weights.dtype, weights):
+        return None
     lanes = Lanes(weights.dtype)
     spread_out = types.UniTuple(lanes, ROWS_TOGETHER)
 
@@ -209,7 +221,7 @@ def spread(typing_context, weights):
 @intrinsic
 def add_weighted(typing_context, target, weights, rows, starts, index, count):
     """Add the weighted rows to the target, from `index` on."""
-    if rows.layout != "C" or target.layout != "C":
+    if not _fit(weights.dtype.dtype, rows, target):
         return None
 
     def generate(context, builder, signature, arguments):

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from numba import get_num_threads, set_num_threads
 
 from murmura import Budget, Local, Logistic, Problem, angular_graph, linear_classification
 from murmura.planner import PublicFacts, plan_run
@@ -98,14 +99,14 @@ def test_the_choice_keeps_its_promise(plans, epsilon):
 
 
 def test_a_plan_for_100_agents_takes_less_than_30_seconds(plans):
-    """Of one core, when the methods are compiled, as they are where plans were made before.
-
-    The best of three: threads that wait for a core which others use are counted as if they worked.
-    """
+    """Of one core, when the methods are compiled, as they are where plans were made before."""
     _, _, facts = instance(FRESH_SEEDS[0], 0.5)
-    taken = []
-    while len(taken) < 3 and not (taken and taken[-1] < 30):
+    threads = get_num_threads()
+    # One thread: others, while they wait for a core that is busy, count as if they worked.
+    set_num_threads(1)
+    try:
         started = time.process_time()
         plan_run(facts)
-        taken.append(time.process_time() - started)
-    assert min(taken) < 30
+        assert time.process_time() - started < 30
+    finally:
+        set_num_threads(threads)

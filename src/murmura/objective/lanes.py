@@ -68,6 +68,11 @@ class _Writer:
         arguments = [pointer, _INDEX(self._bytes), self._first(count), self.zeros]
         return self._call("masked.load", ".p0", self.vector, arguments)
 
+    def load_rows(self, kind, array, starts, index, count):
+        """The same of each row, one after the other, as they are asked for."""
+        for start in _each(self._builder, starts):
+            yield self.load(kind, array, self._builder.add(start, index), count)
+
     def store(self, values, kind, array, index, count=None):
         pointer = self._place(kind, array, index, values.type)
         if count is None:
@@ -175,11 +180,12 @@ def add_products(typing_context, sums, rows, starts, vector, index, count):
         sums_before, row_array, row_starts, vector_array, at, _ = arguments
         writer, lanes = _Writer(context, builder, sums.dtype), _count(signature, arguments)
         factor = writer.load(vector, vector_array, at, lanes)
-        sums_after = []
-        for total, start in zip(_each(builder, sums_before), _each(builder, row_starts), strict=True):
-            row = writer.load(rows, row_array, builder.add(start, at), lanes)
-            sums_after.append(writer.multiply_add(row, factor, total))
-        return context.make_tuple(builder, sums, sums_after)
+        pairs = zip(
+            _each(builder, sums_before), writer.load_rows(rows, row_array, row_starts, at, lanes), strict=True
+        )
+        return context.make_tuple(
+            builder, sums, [writer.multiply_add(row, factor, total) for total, row in pairs]
+        )
 
     return sums(sums, rows, starts, vector, types.intp, count), generate
 
@@ -228,8 +234,8 @@ def add_weighted(typing_context, target, weights, rows, starts, index, count):
         target_array, row_weights, row_array, row_starts, at, _ = arguments
         writer, lanes = _Writer(context, builder, weights.dtype), _count(signature, arguments)
         total = writer.load(target, target_array, at, lanes)
-        for weight, start in zip(_each(builder, row_weights), _each(builder, row_starts), strict=True):
-            row = writer.load(rows, row_array, builder.add(start, at), lanes)
+        row_vectors = writer.load_rows(rows, row_array, row_starts, at, lanes)
+        for weight, row in zip(_each(builder, row_weights), row_vectors, strict=True):
             total = writer.multiply_add(row, weight, total)
         writer.store(total, target, target_array, at, lanes)
         return context.get_dummy_value()

@@ -40,7 +40,7 @@ class CpuEngine:
         network = Network(graph.offsets, graph.neighbors)
         self._descent, self._table, self._seed = descent, table, seed
         self._clocks = Clocks(np.uint64(seed), limit, start.next_ticks, start.updates)
-        self._team = Team(threads, graph.n_agents, start.models.shape[1], dtype)
+        self._team = Team(threads, network, start.models.shape[1], dtype)
         if ideal:
             shares = graph.weights / np.repeat(graph.degrees, np.diff(graph.offsets))
             link = Direct(shares.astype(dtype))

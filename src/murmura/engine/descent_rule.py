@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from murmura.engine.links import Direct, exchange, gather, has_room
 from murmura.engine.mail import Mail
 from murmura.engine.noise import PlannedNoise, Silence, add_noise, keep_release
-from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire, fires_again
+from murmura.engine.sweeps import Network, fire, fires_again, may_fire
 from murmura.objective.kernels import (
     REORDER,
     Ahead,
@@ -36,26 +37,18 @@ class DescentRule(NamedTuple):
     noise: Silence | PlannedNoise
 
 
-@overload(blocker_of, jit_options={"forceinline": True})
-def _descent_blocker(rule, agent, clocks):
-    if rule.instance_class is not DescentRule:
-        return None
-
-    def first_blocker(rule, agent, clocks):
-        blocker = earlier_neighbor(agent, agent, rule.network, clocks.next_ticks)
-        if blocker == NOBODY and not has_room(rule.link, rule.network, agent):
-            # Itself: never earlier than itself, so that it is looked at again.
-            blocker = agent
-        return blocker
-
-    return first_blocker
+@overload(may_fire, jit_options={"forceinline": True})
+def _descent_may_fire(rule, agent, clocks):
+    if rule.instance_class is DescentRule:
+        return lambda rule, agent, clocks: has_room(rule.link, rule.network, agent)
+    return None
 
 
 @overload(fires_again, jit_options={"forceinline": True})
 def _descent_fires_again(rule, agent, clocks):
     if rule.instance_class is DescentRule:
-        # No neighbor of an agent that fires does so at the same time: their clocks stand still.
-        return lambda rule, agent, clocks: blocker_of(rule, agent, clocks) == NOBODY
+        # No neighbor of an agent that fires does so at the same time.
+        return lambda rule, agent, clocks: may_fire(rule, agent, clocks)
     return None
 
 
@@ -69,7 +62,15 @@ def prefetch_numbers(rule, agent, clocks):
     prefetch_term(rule.term, agent)
 
 
-@overload(fire, jit_options={"fastmath": REORDER})
+@njit(forceinline=True)
+def prefetch_clocks(network, agent, clocks):
+    """Start to read the neighbors' next ticks, with which the agent's own is compared after it has fired."""
+    for e in range(network.offsets[agent], network.offsets[agent + 1]):
+        prefetch(clocks.next_ticks, np.int64(network.neighbors[e]))  # pyright: ignore[reportCallIssue]
+
+
+# Inlined, since a call would copy every array descriptor of the rule.
+@overload(fire, jit_options={"fastmath": REORDER, "forceinline": True})
 def _descent_fire(rule, agent, following, later, clocks, vectors, draws):
     if rule.instance_class is not DescentRule:
         return None
@@ -80,6 +81,7 @@ def _descent_fire(rule, agent, following, later, clocks, vectors, draws):
         new_model, gradient = vectors[0, : model.shape[0]], vectors[1, : model.shape[0]]
         prefetch_numbers(rule, later, clocks)
         gather(link, network, agent, following, later, clocks, models, new_model)
+        prefetch_clocks(network, agent, clocks)
         start, stop = network.offsets[following], network.offsets[following + 1]
         ahead = Ahead(following, models, network.neighbors, start, stop)
         add_local_gradient(rule.term, agent, model, gradient, vectors[2], ahead)

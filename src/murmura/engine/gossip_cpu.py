@@ -36,7 +36,7 @@ class GossipCpuEngine:
         self._clocks = Clocks(np.uint64(seed), limit, self._state.next_ticks, self._state.updates)
         self._rule = _rule(gossip, self._state)
         draw_edges(self._rule, self._clocks)
-        self._team = Team(threads, gossip.problem.n_agents, gossip.start.shape[1], gossip.start.dtype)
+        self._team = Team(threads, self._rule.network, gossip.start.shape[1], gossip.start.dtype)
 
     @property
     def models(self) -> NDArray[Any]:

@@ -15,8 +15,8 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from murmura.engine.gossip_state import GossipState, chosen_edge
-from murmura.engine.sweeps import NOBODY, Network, blocker_of, earlier_neighbor, fire, fires_again
+from murmura.engine.gossip_state import NOBODY, GossipState, chosen_edge
+from murmura.engine.sweeps import Network, fire, fires_again, may_fire, ticks_before
 from murmura.method.admm import COPY, OWN
 from murmura.objective.kernels import REORDER, Ahead, DataTerm, add_local_gradient
 from murmura.randomness.clocks import NEVER, tick_gap
@@ -48,19 +48,22 @@ def draw_edges(rule, clocks):
         rule.edges[agent] = chosen_edge(clocks.seed, agent, clocks.updates[agent], rule.network)
 
 
-@overload(blocker_of, jit_options={"forceinline": True})
-def _gossip_blocker(rule, agent, clocks):
+@overload(may_fire)
+def _gossip_may_fire(rule, agent, clocks):
     if rule.instance_class is not GossipRule:
         return None
 
-    def blocker_of_both(rule, agent, clocks):
+    def before_neighbors_of_partner(rule, agent, clocks):
         network, edge = rule.network, rule.edges[agent]
-        blocker = earlier_neighbor(agent, agent, network, clocks.next_ticks)
-        if blocker == NOBODY and edge != NOBODY:
-            blocker = earlier_neighbor(np.int64(network.neighbors[edge]), agent, network, clocks.next_ticks)
-        return blocker
+        if edge == NOBODY:
+            return True
+        partner = np.int64(network.neighbors[edge])
+        for e in range(network.offsets[partner], network.offsets[partner + 1]):
+            if ticks_before(np.int64(network.neighbors[e]), agent, clocks.next_ticks):
+                return False
+        return True
 
-    return blocker_of_both
+    return before_neighbors_of_partner
 
 
 @overload(fires_again)

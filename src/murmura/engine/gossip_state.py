@@ -9,10 +9,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from murmura.engine.sweeps import NOBODY, Network
+from murmura.engine.sweeps import Network
 from murmura.errors import SimulationError
 from murmura.method.admm import COPY, OWN, Gossip
 from murmura.randomness.clocks import PARTNER, tick_gap, uniform_word
+
+NOBODY = -1
 
 
 class GossipState(NamedTuple):

@@ -5,8 +5,13 @@ all agents that could touch the same can fire at once, whatever the rest of the 
 the run equals the one-at-a-time order. A sweep finds these agents, then fires them: two phases,
 so that no clock is read while another thread moves it.
 
-A rule says who may fire and what firing does. Rules are NamedTuples; numba picks the code of
-`blocker_of`, `fires_again` and `fire` by their type (the modules descent_rule and gossip_rule).
+Each agent counts the neighbors that tick before it. One that fires draws its next tick, after which
+it comes behind some of them: it counts these from now on, and they no longer count it. So nobody is
+looked at again and again while it waits.
+
+A rule says who of those at the front may fire, and what firing does. Rules are NamedTuples with a
+network; numba picks the code of `may_fire`, `fires_again` and `fire` by their type (the modules
+descent_rule and gossip_rule).
 """
 
 from __future__ import annotations
@@ -29,7 +34,6 @@ AGENTS_WORTH_A_THREAD = 1000
 PADDING = 64
 # Ready agents that a thread takes at once: few, so that none waits long for a thread that was held up.
 AGENTS_AT_ONCE = 16
-NOBODY = -1
 
 
 class Network(NamedTuple):
@@ -49,32 +53,31 @@ class Clocks(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What the threads keep: marks, lists and scratch vectors.
+    """What the threads keep: counts, lists and scratch vectors.
 
-    Each thread has a part of the agents. In `lists` its part holds those of them that are ready, in
-    one of two rows by turns; the other row still has those who fired in the sweep before.
-    `first_waiting[part, j]` is an agent of the part that waits for agent j, and `next_waiting` of it
-    the next one that does.
+    Each thread has a part of the agents, and in `ready` room to list those of them that may fire.
+    earlier[i]: how many neighbors of agent i tick before it does.
+    passed[k]: the neighbors behind which those have come that thread k has fired in this sweep.
     """
 
-    marks: NDArray[np.uint8]
-    lists: NDArray[np.int32]
-    counts: NDArray[np.int64]
+    earlier: NDArray[Any]
+    ready: NDArray[np.int32]
+    ready_counts: NDArray[np.int64]
     taken: NDArray[np.int64]
-    first_waiting: NDArray[np.int32]
-    next_waiting: NDArray[np.int32]
+    passed: NDArray[np.int32]
+    passed_counts: NDArray[np.int64]
     vectors: NDArray[Any]
     draws: NDArray[np.float64]
     barrier: NDArray[np.int64]
 
 
-def blocker_of(rule, agent, clocks):
-    """An agent that has to tick before this one may fire, or NOBODY if no earlier tick matters to it."""
+def may_fire(rule, agent, clocks):
+    """Whether an agent whose next tick comes before those of its neighbors may fire."""
     raise NotImplementedError("compiled code only")
 
 
 def fires_again(rule, agent, clocks):
-    """Whether an agent that has just fired may do so again at once, while others fire.
+    """Whether an agent that has just fired and still comes before its neighbors may do so again at once.
 
     Only a rule that looks at no clock which another one might move meanwhile can tell; else False.
     """
@@ -96,17 +99,6 @@ def ticks_before(other, agent, next_ticks):
     return next_ticks[other] < next_ticks[agent] or (next_ticks[other] == next_ticks[agent] and other < agent)
 
 
-# Inlined, as are the overloads of `blocker_of`: a call would copy every array descriptor of the rule.
-@njit(forceinline=True)
-def earlier_neighbor(center, agent, network, next_ticks):
-    """A neighbor of `center` that ticks before `agent` does, or NOBODY."""
-    for e in range(network.offsets[center], network.offsets[center + 1]):
-        neighbor = np.int64(network.neighbors[e])
-        if ticks_before(neighbor, agent, next_ticks):
-            return neighbor
-    return NOBODY
-
-
 @njit(inline="always")
 def first_of(part, parts, n_agents):
     """The first agent of a thread's part; the one after the last is the first of the next part."""
@@ -114,62 +106,70 @@ def first_of(part, parts, n_agents):
 
 
 @njit
-def mark_concerned(part, fired, work):
-    """Mark those of the part who fired in the last sweep, and those who waited for one who did."""
-    n_agents, parts = work.marks.shape[0], work.counts.shape[1]
-    first, end = first_of(part, parts, n_agents), first_of(part + 1, parts, n_agents)
-    for owner in range(parts):
-        start = first_of(owner, parts, n_agents)
-        for k in range(start, start + work.counts[fired, owner, 0]):
-            agent = np.int64(work.lists[fired, k])
-            if first <= agent < end:
-                work.marks[agent] = 1
-            waiting = np.int64(work.first_waiting[part, agent])
-            work.first_waiting[part, agent] = NOBODY
-            while waiting != NOBODY:
-                work.marks[waiting] = 1
-                waiting = np.int64(work.next_waiting[waiting])
+def count_earlier(part, network, next_ticks, work):
+    """How many neighbors tick before each agent of the part."""
+    n_agents, parts = work.earlier.shape[0], work.ready_counts.shape[0]
+    for agent in range(first_of(part, parts, n_agents), first_of(part + 1, parts, n_agents)):
+        count = 0
+        for e in range(network.offsets[agent], network.offsets[agent + 1]):
+            count += ticks_before(np.int64(network.neighbors[e]), agent, next_ticks)
+        work.earlier[agent] = count
+
+
+@njit(forceinline=True)
+def note_passed(part, agent, network, next_ticks, work):
+    """Note the neighbors that tick before an agent which has just fired; returns how many they are."""
+    first = work.passed_counts[part, 0]
+    end = first
+    for e in range(network.offsets[agent], network.offsets[agent + 1]):
+        neighbor = np.int64(network.neighbors[e])
+        # Written in any case: nobody could foretell a branch.
+        work.passed[part, end] = neighbor
+        end += ticks_before(neighbor, agent, next_ticks)
+    work.passed_counts[part, 0] = end
+    work.earlier[agent] = end - first
+    return end - first
 
 
 @njit
-def find_ready(part, ready, until, rule, clocks, work):
-    """Phase 1, one thread's part of the agents: list those that may fire, in the order of memory.
+def let_pass(part, work):
+    """Those of the part whom others have come behind count these no longer."""
+    n_agents, parts = work.earlier.shape[0], work.ready_counts.shape[0]
+    first, end = first_of(part, parts, n_agents), first_of(part + 1, parts, n_agents)
+    for other in range(parts):
+        for k in range(work.passed_counts[other, 0]):
+            agent = np.int64(work.passed[other, k])
+            if first <= agent < end:
+                work.earlier[agent] -= 1
 
-    Only those who fired in the last sweep and those who waited for them are looked at. One that may
-    not fire yet waits for another that has to tick before.
-    """
-    mark_concerned(part, 1 - ready, work)
-    n_agents, parts = work.marks.shape[0], work.counts.shape[1]
+
+@njit
+def find_ready(part, until, rule, clocks, work):
+    """Phase 1, one thread's part of the agents: list those that may fire, in the order of memory."""
+    let_pass(part, work)
+    n_agents, parts = work.earlier.shape[0], work.ready_counts.shape[0]
     first = first_of(part, parts, n_agents)
     n_ready = 0
     for agent in range(first, first_of(part + 1, parts, n_agents)):
-        if work.marks[agent] == 0:
-            continue
-        work.marks[agent] = 0
-        if clocks.next_ticks[agent] > until:
-            continue
-        blocker = blocker_of(rule, agent, clocks)
-        if blocker == NOBODY:
-            work.lists[ready, first + n_ready] = agent
+        if work.earlier[agent] == 0 and clocks.next_ticks[agent] <= until and may_fire(rule, agent, clocks):
+            work.ready[first + n_ready] = agent
             n_ready += 1
-        else:
-            work.next_waiting[agent] = work.first_waiting[part, blocker]
-            work.first_waiting[part, blocker] = agent
-    work.counts[ready, part, 0] = n_ready
+    work.ready_counts[part, 0] = n_ready
     work.taken[part * PADDING] = 0
 
 
 @njit
-def fire_shared(part, ready, until, rule, clocks, work):
+def fire_shared(part, until, rule, clocks, work):
     """Phase 2: fire the own list of ready agents, then help with the lists of the other threads.
 
     An agent that comes first again does the next update, too, while its data is in cache.
     """
-    n_agents, parts = work.marks.shape[0], work.counts.shape[1]
+    n_agents, parts = work.earlier.shape[0], work.ready_counts.shape[0]
+    work.passed_counts[part, 0] = 0
     for turn in range(parts):
         owner = (part + turn) % parts
-        count = work.counts[ready, owner, 0]
-        agents = work.lists[ready, first_of(owner, parts, n_agents) :]
+        count = work.ready_counts[owner, 0]
+        agents = work.ready[first_of(owner, parts, n_agents) :]
         while True:
             first = atomic_add(work.taken, owner * PADDING, AGENTS_AT_ONCE)  # pyright: ignore[reportCallIssue]
             if first >= count:
@@ -180,6 +180,8 @@ def fire_shared(part, ready, until, rule, clocks, work):
                 later = np.int64(agents[min(k + 2, count - 1)])
                 while True:
                     fire(rule, agent, following, later, clocks, work.vectors[part], work.draws[part])
+                    if note_passed(part, agent, rule.network, clocks.next_ticks, work) > 0:
+                        break
                     if clocks.next_ticks[agent] > until or not fires_again(rule, agent, clocks):
                         break
 
@@ -189,33 +191,37 @@ def fire_shared(part, ready, until, rule, clocks, work):
 @njit(nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
 def sweep_part(part, max_sweeps, until, rule, clocks, work):
     """What one thread does; all threads see the same total, so all leave after the same sweep."""
-    parts = work.counts.shape[1]
-    for sweep in range(max_sweeps):
-        ready = sweep & 1
-        find_ready(part, ready, until, rule, clocks, work)
+    parts = work.ready_counts.shape[0]
+    count_earlier(part, rule.network, clocks.next_ticks, work)
+    for _ in range(max_sweeps):
+        find_ready(part, until, rule, clocks, work)
         wait_for_all(work.barrier, parts)
         total = 0
         for other in range(parts):
-            total += work.counts[ready, other, 0]
+            total += work.ready_counts[other, 0]
         if total == 0:
             break
-        fire_shared(part, ready, until, rule, clocks, work)
+        fire_shared(part, until, rule, clocks, work)
         wait_for_all(work.barrier, parts)
 
 
 class Team:
     """Threads that sweep over all agents together; the result does not depend on how many they are."""
 
-    def __init__(self, threads: int | None, n_agents: int, size: int, dtype: DTypeLike) -> None:
+    def __init__(self, threads: int | None, network: Network, size: int, dtype: DTypeLike) -> None:
+        n_agents, n_edges = network.offsets.size - 1, network.neighbors.size // 2
+        most_neighbors = int(np.diff(network.offsets).max(initial=0))
         self.threads = choose_threads(threads, n_agents)
         self._pool = ThreadPoolExecutor(max(self.threads - 1, 1))
         self._work = Workspace(
-            marks=np.empty(n_agents, np.uint8),
-            lists=np.empty((2, n_agents), np.int32),
-            counts=np.zeros((2, self.threads, PADDING), np.int64),
+            # Small, to stay in cache.
+            earlier=np.empty(n_agents, np.min_scalar_type(most_neighbors)),
+            ready=np.empty(n_agents, np.int32),
+            ready_counts=np.zeros((self.threads, PADDING), np.int64),
             taken=np.zeros(self.threads * PADDING, np.int64),
-            first_waiting=np.empty((self.threads, n_agents), np.int32),
-            next_waiting=np.empty(n_agents, np.int32),
+            # Only one end of an edge fires in a sweep; and room to write one that is not kept.
+            passed=np.empty((self.threads, n_edges + PADDING), np.int32),
+            passed_counts=np.zeros((self.threads, PADDING), np.int64),
             vectors=np.zeros((self.threads, 3, max(size, ROWS_AT_ONCE) + PADDING), dtype),
             draws=np.zeros((self.threads, size + PADDING)),
             barrier=np.zeros(BARRIER_SIZE, np.int64),
@@ -224,10 +230,7 @@ class Team:
     def sweep(self, max_sweeps: int, until: int, rule: Any, clocks: Clocks) -> None:
         """Fire all ticks up to time `until`, or stop after `max_sweeps`."""
         work = self._work
-        # Everyone is looked at in the first sweep, and nobody waits yet.
-        work.marks[:] = 1
-        work.counts[:] = 0
-        work.first_waiting[:] = NOBODY
+        work.passed_counts[:] = 0
         arguments = max_sweeps, until, rule, clocks, work
         others = [self._pool.submit(sweep_part, part, *arguments) for part in range(1, self.threads)]
         sweep_part(0, *arguments)

@@ -113,10 +113,21 @@ def prefetch(typing_context, array, index):
     return types.void(array, types.intp), generate
 
 
+def numbers_in(size, array):
+    """How many of an array's numbers so many bytes hold: a constant to the compiler, unlike itemsize."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(numbers_in, inline="always")
+def _compile_numbers_in(size, array):
+    bytes_each = array.dtype.bitwidth // 8
+    return lambda size, array: size // bytes_each
+
+
 @njit(inline="always")
 def prefetch_range(array, start, stop):
     """Start to read the flat elements from `start` to `stop`."""
-    step = CACHE_LINE_BYTES // array.itemsize
+    step = numbers_in(CACHE_LINE_BYTES, array)
     while start < stop:
         prefetch(array, start)  # pyright: ignore[reportCallIssue]
         start += step
@@ -280,25 +291,29 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, ahead):
 @njit(forceinline=True)
 def row_starts(row, stop, size):
     """Where ROWS_TOGETHER rows begin; after the last one it is repeated, so that nothing else is read."""
-    last = stop - 1
+    first, last = row * size, (stop - 1) * size
     return (
-        row * size,
-        min(row + 1, last) * size,
-        min(row + 2, last) * size,
-        min(row + 3, last) * size,
-        min(row + 4, last) * size,
-        min(row + 5, last) * size,
-        min(row + 6, last) * size,
-        min(row + 7, last) * size,
+        first,
+        min(first + size, last),
+        min(first + 2 * size, last),
+        min(first + 3 * size, last),
+        min(first + 4 * size, last),
+        min(first + 5 * size, last),
+        min(first + 6 * size, last),
+        min(first + 7 * size, last),
     )
 
 
 @njit(forceinline=True)
 def prefetch_some(array, place, last):
-    """Start to read a few cache lines, none after that of the flat element `last`; returns where to go on."""
-    step = CACHE_LINE_BYTES // array.itemsize
+    """Start to read a few cache lines, up to that of the flat element `last`; returns where to go on.
+
+    At the end those before it are asked for again, which costs less than to look at each.
+    """
+    step = numbers_in(CACHE_LINE_BYTES, array)
+    first = min(place, last - (LINES_A_STEP - 1) * step)
     for line in range(LINES_A_STEP):
-        prefetch(array, min(place + line * step, last))  # pyright: ignore[reportCallIssue]
+        prefetch(array, first + line * step)  # pyright: ignore[reportCallIssue]
     return place + LINES_A_STEP * step
 
 
@@ -309,7 +324,7 @@ def score_rows(features, start, stop, model, scores, place, last):
     Meanwhile the reads of the flat elements from `place` to `last` start, a few at every step, so that
     the processor has something to do while they are under way; returns where to go on.
     """
-    size, lanes = model.shape[0], VECTOR_BYTES // model.itemsize
+    size, lanes = model.shape[0], numbers_in(VECTOR_BYTES, model)
     for row in range(start, stop, ROWS_TOGETHER):
         starts = row_starts(row, stop, size)
         sums = no_sums(model)  # pyright: ignore[reportCallIssue]
@@ -320,17 +335,17 @@ def score_rows(features, start, stop, model, scores, place, last):
             d += lanes
         if d < size:
             sums = add_products(sums, features, starts, model, d, size - d)
-        store_totals(sums, scores[row - start :])
+        store_totals(sums, scores, row - start)
     return place
 
 
 @njit(fastmath=REORDER, forceinline=True)
 def add_rows(features, start, stop, slopes, gradient, place, last):
     """Add Σ slope·x to the gradient, several rows at a time, and read ahead; slopes after the last are 0."""
-    size, lanes = gradient.shape[0], VECTOR_BYTES // gradient.itemsize
+    size, lanes = gradient.shape[0], numbers_in(VECTOR_BYTES, gradient)
     for row in range(start, stop, ROWS_TOGETHER):
         starts = row_starts(row, stop, size)
-        weights = spread(slopes[row - start :])  # pyright: ignore[reportCallIssue]
+        weights = spread(slopes, row - start)  # pyright: ignore[reportCallIssue]
         d = 0
         while d + lanes <= size:
             add_weighted(gradient, weights, features, starts, d, None)

@@ -191,25 +191,25 @@ def add_products(typing_context, sums, rows, starts, vector, index, count):
 
 
 @intrinsic
-def store_totals(typing_context, sums, target):
-    """target[row] = the lanes of a row's sum added up."""
+def store_totals(typing_context, sums, target, index):
+    """target[index + row] = the lanes of a row's sum added up."""
     if not _fit(sums.dtype.dtype, target):
         return None
 
     def generate(context, builder, signature, arguments):
         writer = _Writer(context, builder, sums.dtype)
-        at = 0
+        at = arguments[2]
         for totals in writer.totals(_each(builder, arguments[0])):
-            writer.store(totals, target, arguments[1], ir.IntType(64)(at))
-            at += totals.type.count
+            writer.store(totals, target, arguments[1], at)
+            at = builder.add(at, ir.IntType(64)(totals.type.count))
         return context.get_dummy_value()
 
-    return types.void(sums, target), generate
+    return types.void(sums, target, types.intp), generate
 
 
 @intrinsic
-def spread(typing_context, weights):
-    """The first ROWS_TOGETHER numbers of an array, each in all lanes of a register."""
+def spread(typing_context, weights, index):
+    """ROWS_TOGETHER numbers of an array, from `index` on, each in all lanes of a register."""
     if not _fit(weights.dtype, weights):
         return None
     lanes = Lanes(weights.dtype)
@@ -218,10 +218,11 @@ def spread(typing_context, weights):
     def generate(context, builder, signature, arguments):
         writer = _Writer(context, builder, lanes)
         data = context.make_array(weights)(context, builder, arguments[0]).data
+        data = builder.gep(data, [arguments[1]])
         numbers = [builder.load(builder.gep(data, [_INDEX(row)])) for row in range(ROWS_TOGETHER)]
         return context.make_tuple(builder, spread_out, [writer.spread(number) for number in numbers])
 
-    return spread_out(weights), generate
+    return spread_out(weights, types.intp), generate
 
 
 @intrinsic

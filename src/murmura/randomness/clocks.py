@@ -24,7 +24,7 @@ HIGH_WORD = np.uint64(32)
 FRACTION_SHIFT = np.uint64(64 - UNIT_BITS)
 
 
-@njit
+@njit(forceinline=True)
 def random_pair(seed, agent, update, stream, block, lane):
     """Two 64-bit words for this purpose, block after block."""
     purpose = np.uint64(stream) | (np.uint64(block) << BLOCK_SHIFT)
@@ -32,7 +32,7 @@ def random_pair(seed, agent, update, stream, block, lane):
     return (a << HIGH_WORD) | b, (c << HIGH_WORD) | d
 
 
-@njit
+@njit(forceinline=True)
 def nth_word(seed, agent, update, stream, lane, n, spare):
     """The n-th 64-bit word for this purpose and the one after it, drawn in pairs."""
     if n & 1:
@@ -40,7 +40,7 @@ def nth_word(seed, agent, update, stream, lane, n, spare):
     return random_pair(seed, agent, update, stream, n >> 1, lane)
 
 
-@njit
+@njit(forceinline=True)
 def exponential(seed, agent, update, stream, lane):
     """An exponential waiting time of mean TIME_UNIT, by von Neumann's comparisons (1951).
 
@@ -67,7 +67,7 @@ def exponential(seed, agent, update, stream, lane):
         whole += 1
 
 
-@njit
+@njit(forceinline=True)
 def tick_gap(seed, agent, update):
     """The time between an agent's update number `update` and the one before it."""
     return exponential(seed, agent, update, CLOCK, 0)

@@ -18,7 +18,7 @@ WORD = np.uint64(32)
 ROUNDS = 10
 
 
-@njit
+@njit(forceinline=True)
 def philox(seed, word_0, word_1, word_2, word_3):
     """Four 32-bit words, each in a uint64, for a 64-bit seed and a counter of four 32-bit words."""
     key_0 = np.uint64(seed) & LOW_WORD

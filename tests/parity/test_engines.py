@@ -61,6 +61,15 @@ def test_cpu_equals_reference_with_rows_and_samples_beyond_one_vector(loss):
     )
 
 
+def test_cpu_equals_reference_with_more_neighbors_than_a_byte_can_count():
+    problem = random_problem(6, n_agents=300, density=1.0, max_samples=3)
+    # No barrier before the 256th of them has ticked.
+    options = {"seed": 3, "updates": 2, "record_every": 8.0}
+    assert_same_run(
+        *(simulate(problem, METHODS[0], engine=engine, **options) for engine in ("cpu", "reference"))
+    )
+
+
 @st.composite
 def conditions(draw):
     return Conditions(

@@ -142,10 +142,10 @@ def wake_order(table, next_ticks, updates, until: int):
     return np.array(agents)[np.lexsort((agents, times))]
 
 
-def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[float, float]]:
-    """Updates a second of the NumPy loop and of the engine on the same wake-ups.
+def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[float, float, float]]:
+    """Updates a second of the NumPy loop and of the engine on the same wake-ups, and bytes a second read.
 
-    By turns, so that whatever else goes on in the machine meets both alike.
+    By turns, so that whatever else goes on in the machine meets all alike.
     """
     compile_everything(1)
     problem = benchmark_problem(agents, dimension, degree)
@@ -154,15 +154,21 @@ def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[flo
     until = time_of_tick(agents, table, SEED, NEVER, *clocks)
     wakers = wake_order(table, *clocks, until)
     descent = CoordinateDescent().prepare(problem)
+    numbers = problem.population.features.reshape(-1)
     return [
-        (numpy_rate(wakers, problem), engine_rate(descent, table, NEVER, until, 1)) for _ in range(REPEATS)
+        (
+            numpy_rate(wakers, problem),
+            engine_rate(descent, table, NEVER, until, 1),
+            machine_bandwidth(numbers, 1),
+        )
+        for _ in range(REPEATS)
     ]
 
 
 def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: int | None = None) -> dict:
     # First, so that the data is never in memory twice.
     turns = in_own_process(one_thread_rates, agents, dimension, degree, environment=ONE_THREAD)
-    of_numpy, of_engine = np.array(turns).T
+    of_numpy, of_engine, of_reads = np.array(turns).T
     threads = choose_threads(threads, agents)
     compile_everything(threads, private=True)
     problem = benchmark_problem(agents, dimension, degree)
@@ -189,6 +195,7 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
         "numpy_ratio": float(np.median(of_engine / of_numpy)),
         "numpy_updates_per_second": float(np.median(of_numpy)),
         "one_thread_updates_per_second": float(np.median(of_engine)),
+        "one_thread_bandwidth_share": float(np.median(of_engine) * bytes_per_update / of_reads.max()),
         "private_updates_per_second": private_rate,
         "private_cost_ratio": rate / private_rate,
     }

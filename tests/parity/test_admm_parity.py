@@ -49,11 +49,12 @@ def assert_same_run(one, other, tolerance):
     gradient_steps=st.integers(1, 3),
     seed=st.integers(0, 2**64 - 1),
     limit=st.sampled_from([{"updates": 4}, {"ticks": 30}, {"time": 5.0}]),
+    threads=st.sampled_from([1, 3]),
 )
-def test_cpu_equals_reference(n_agents, density, penalty, gradient_steps, seed, limit):
+def test_cpu_equals_reference(n_agents, density, penalty, gradient_steps, seed, limit, threads):
     problem = random_problem(n_agents, seed % 1000, density=density)
     method = GossipADMM(penalty, gradient_steps, start="zeros")
-    cpu = simulate(problem, method, seed=seed, engine="cpu", record_every=2.5, **limit)
+    cpu = simulate(problem, method, seed=seed, engine="cpu", record_every=2.5, threads=threads, **limit)
     reference = simulate(problem, method, seed=seed, engine="reference", record_every=2.5, **limit)
     assert_same_run(cpu, reference, tolerance=1e-10)
 

@@ -27,6 +27,7 @@ NETWORKS = {
     "random delay": Conditions(delay=2.0, delay_kind="exponential"),
     "absences": Conditions(offline_share=0.4, offline_length=0.8),
     "joining and leaving": Conditions(joins={0: 3.0, 1: 5.5}, leaves={2: 4.0, 3: 0.1}),
+    "never there": Conditions(leaves={2: 0.0}, offline_share=0.3, offline_length=0.02),
     "everything": HARSH,
 }
 

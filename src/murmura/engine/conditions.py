@@ -187,6 +187,8 @@ def arrival(table, seed, sender, number, receiver, sent):
 @njit
 def next_return(table, seed, agent, after, until):
     """The first time in (after, until] at which the agent comes (back) online, or NEVER."""
+    if after >= until:
+        return NEVER
     time = after
     joins = table.joins[agent]
     if time < joins:

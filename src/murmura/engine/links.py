@@ -23,7 +23,7 @@ class Direct(NamedTuple):
 
 
 def has_room(link, network, agent):
-    """Whether the agent's next broadcast can be stored."""
+    """Whether the broadcast of an agent that would fire now can be stored; if not, the link says so."""
     raise NotImplementedError("compiled code only")
 
 

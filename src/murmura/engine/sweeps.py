@@ -5,9 +5,9 @@ all agents that could touch the same can fire at once, whatever the rest of the 
 the run equals the one-at-a-time order. A sweep finds these agents, then fires them: two phases,
 so that no clock is read while another thread moves it.
 
-Each agent counts the neighbors that tick before it. One that fires draws its next tick, after which
-it comes behind some of them: it counts these from now on, and they no longer count it. So nobody is
-looked at again and again while it waits.
+Each agent counts the neighbors that tick before it. One that fires draws its next tick and is
+overtaken by some of them: it counts these from now on, and they no longer count it. So the clocks of
+a neighborhood are compared once an update, not whenever somebody waits.
 
 A rule says who of those at the front may fire, and what firing does. Rules are NamedTuples with a
 network; numba picks the code of `may_fire`, `fires_again` and `fire` by their type (the modules
@@ -57,22 +57,22 @@ class Workspace(NamedTuple):
 
     Each thread has a part of the agents, and in `ready` room to list those of them that may fire.
     earlier[i]: how many neighbors of agent i tick before it does.
-    passed[k]: the neighbors behind which those have come that thread k has fired in this sweep.
+    overtakers[k]: the neighbors that have overtaken agents which thread k has fired in this sweep.
     """
 
     earlier: NDArray[Any]
     ready: NDArray[np.int32]
     ready_counts: NDArray[np.int64]
     taken: NDArray[np.int64]
-    passed: NDArray[np.int32]
-    passed_counts: NDArray[np.int64]
+    overtakers: NDArray[np.int32]
+    overtaker_counts: NDArray[np.int64]
     vectors: NDArray[Any]
     draws: NDArray[np.float64]
     barrier: NDArray[np.int64]
 
 
 def may_fire(rule, agent, clocks):
-    """Whether an agent whose next tick comes before those of its neighbors may fire."""
+    """Whether an agent whose next tick is due and comes before those of its neighbors may fire."""
     raise NotImplementedError("compiled code only")
 
 
@@ -117,28 +117,28 @@ def count_earlier(part, network, next_ticks, work):
 
 
 @njit(forceinline=True)
-def note_passed(part, agent, network, next_ticks, work):
+def note_overtakers(part, agent, network, next_ticks, work):
     """Note the neighbors that tick before an agent which has just fired; returns how many they are."""
-    first = work.passed_counts[part, 0]
+    first = work.overtaker_counts[part, 0]
     end = first
     for e in range(network.offsets[agent], network.offsets[agent + 1]):
         neighbor = np.int64(network.neighbors[e])
         # Written in any case: nobody could foretell a branch.
-        work.passed[part, end] = neighbor
+        work.overtakers[part, end] = neighbor
         end += ticks_before(neighbor, agent, next_ticks)
-    work.passed_counts[part, 0] = end
+    work.overtaker_counts[part, 0] = end
     work.earlier[agent] = end - first
     return end - first
 
 
 @njit
-def let_pass(part, work):
-    """Those of the part whom others have come behind count these no longer."""
+def forget_overtaken(part, work):
+    """Those of the part who have overtaken others count these no longer."""
     n_agents, parts = work.earlier.shape[0], work.ready_counts.shape[0]
     first, end = first_of(part, parts, n_agents), first_of(part + 1, parts, n_agents)
     for other in range(parts):
-        for k in range(work.passed_counts[other, 0]):
-            agent = np.int64(work.passed[other, k])
+        for k in range(work.overtaker_counts[other, 0]):
+            agent = np.int64(work.overtakers[other, k])
             if first <= agent < end:
                 work.earlier[agent] -= 1
 
@@ -146,7 +146,7 @@ def let_pass(part, work):
 @njit
 def find_ready(part, until, rule, clocks, work):
     """Phase 1, one thread's part of the agents: list those that may fire, in the order of memory."""
-    let_pass(part, work)
+    forget_overtaken(part, work)
     n_agents, parts = work.earlier.shape[0], work.ready_counts.shape[0]
     first = first_of(part, parts, n_agents)
     n_ready = 0
@@ -165,7 +165,7 @@ def fire_shared(part, until, rule, clocks, work):
     An agent that comes first again does the next update, too, while its data is in cache.
     """
     n_agents, parts = work.earlier.shape[0], work.ready_counts.shape[0]
-    work.passed_counts[part, 0] = 0
+    work.overtaker_counts[part, 0] = 0
     for turn in range(parts):
         owner = (part + turn) % parts
         count = work.ready_counts[owner, 0]
@@ -180,7 +180,7 @@ def fire_shared(part, until, rule, clocks, work):
                 later = np.int64(agents[min(k + 2, count - 1)])
                 while True:
                     fire(rule, agent, following, later, clocks, work.vectors[part], work.draws[part])
-                    if note_passed(part, agent, rule.network, clocks.next_ticks, work) > 0:
+                    if note_overtakers(part, agent, rule.network, clocks.next_ticks, work) > 0:
                         break
                     if clocks.next_ticks[agent] > until or not fires_again(rule, agent, clocks):
                         break
@@ -219,9 +219,9 @@ class Team:
             ready=np.empty(n_agents, np.int32),
             ready_counts=np.zeros((self.threads, PADDING), np.int64),
             taken=np.zeros(self.threads * PADDING, np.int64),
-            # Only one end of an edge fires in a sweep; and room to write one that is not kept.
-            passed=np.empty((self.threads, n_edges + PADDING), np.int32),
-            passed_counts=np.zeros((self.threads, PADDING), np.int64),
+            # Of an edge one end at most is overtaken in a sweep. What is never written takes no memory.
+            overtakers=np.empty((self.threads, n_edges), np.int32),
+            overtaker_counts=np.zeros((self.threads, PADDING), np.int64),
             vectors=np.zeros((self.threads, 3, max(size, ROWS_AT_ONCE) + PADDING), dtype),
             draws=np.zeros((self.threads, size + PADDING)),
             barrier=np.zeros(BARRIER_SIZE, np.int64),
@@ -230,7 +230,7 @@ class Team:
     def sweep(self, max_sweeps: int, until: int, rule: Any, clocks: Clocks) -> None:
         """Fire all ticks up to time `until`, or stop after `max_sweeps`."""
         work = self._work
-        work.passed_counts[:] = 0
+        work.overtaker_counts[:] = 0
         arguments = max_sweeps, until, rule, clocks, work
         others = [self._pool.submit(sweep_part, part, *arguments) for part in range(1, self.threads)]
         sweep_part(0, *arguments)

@@ -1,0 +1,86 @@
+"""The compiled sweeps: what each agent counts, that one call does all there is to do, and their memory."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support import random_problem
+
+from murmura.engine import Conditions
+from murmura.engine.cpu import CpuEngine
+from murmura.engine.gossip_cpu import GossipCpuEngine
+from murmura.engine.sweeps import Workspace
+from murmura.graph import SimilarityGraph
+from murmura.method import CoordinateDescent, GossipADMM
+from murmura.objective import Problem
+from murmura.randomness.clocks import NEVER, TIME_UNIT
+
+ROOT = Path(__file__).resolve().parents[3]
+N_AGENTS, LIMIT = 16, 7
+
+
+def engine_for(kind: str, graph: SimilarityGraph, threads: int) -> CpuEngine | GossipCpuEngine:
+    other = random_problem(2, n_agents=graph.n_agents)
+    problem = Problem(other.population, graph, other.loss, tradeoff=0.7)
+    table = Conditions().table(graph.n_agents)
+    options = {"seed": 5, "limit": LIMIT, "ideal": True, "threads": threads}
+    if kind == "gossip":
+        return GossipCpuEngine(GossipADMM(0.2, start="zeros").prepare(problem), table, **options)
+    return CpuEngine(CoordinateDescent().prepare(problem), table, **options)
+
+
+def with_edges(edges: list[list[int]]) -> SimilarityGraph:
+    return SimilarityGraph.from_edges(N_AGENTS, np.array(edges), np.ones(len(edges)))
+
+
+GRAPHS = {
+    "nobody": random_problem(0, n_agents=N_AGENTS, density=0.0).graph,
+    "few": random_problem(0, n_agents=N_AGENTS, density=0.15).graph,
+    "everybody": random_problem(0, n_agents=N_AGENTS, density=1.0).graph,
+    "pairs": with_edges([[agent, agent + 1] for agent in range(0, N_AGENTS, 2)]),
+    "star": with_edges([[0, leaf] for leaf in range(1, N_AGENTS)]),
+}
+
+
+def counted_afresh(graph: SimilarityGraph, ticks) -> np.ndarray:
+    """How many neighbors tick before each agent, ties to the lower index."""
+    agents = np.repeat(np.arange(graph.n_agents), np.diff(graph.offsets))
+    others = graph.neighbors.astype(int)
+    earlier = (ticks[others] < ticks[agents]) | ((ticks[others] == ticks[agents]) & (others < agents))
+    return np.bincount(agents[earlier], minlength=graph.n_agents)
+
+
+def check_one_call(kind: str, graph: SimilarityGraph, threads: int) -> None:
+    engine = engine_for(kind, graph, threads)
+    for until in (2 * TIME_UNIT, NEVER - 1):
+        assert engine.advance(until), "ticks were left though nothing stood in their way"
+        counts = workspace_of(engine).earlier
+        np.testing.assert_array_equal(counts, counted_afresh(graph, engine.next_ticks))
+    assert (engine.updates == LIMIT).all()
+
+
+def workspace_of(engine) -> Workspace:
+    return engine._team._work
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("kind", ["descent", "gossip"])
+def test_one_call_does_every_tick_and_the_counts_stay_right(kind, graph, threads):
+    check_one_call(kind, GRAPHS[graph], threads)
+
+
+def everything_once() -> None:
+    for kind in ("descent", "gossip"):
+        for graph in GRAPHS.values():
+            check_one_call(kind, graph, threads=2)
+
+
+def test_nothing_is_written_beyond_an_array():
+    code = "from tests.unit.engine.test_sweeps import everything_once; everything_once()"
+    checked = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    done = subprocess.run([sys.executable, "-c", code], env=checked, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

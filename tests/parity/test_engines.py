@@ -43,32 +43,27 @@ def assert_same_run(compiled, plain):
         assert ours.objective == pytest.approx(theirs.objective, rel=1e-10)
 
 
+def assert_engines_agree(problem, method, **options):
+    assert_same_run(*(simulate(problem, method, engine=engine, **options) for engine in ("cpu", "reference")))
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("method", METHODS, ids=["zeros", "local", "propagation"])
 def test_cpu_equals_reference_in_every_network(network, method):
     problem = random_problem(4, n_agents=30, density=0.2)
-    runs = [
-        simulate(problem, method, engine=engine, seed=11, updates=12, conditions=NETWORKS[network])
-        for engine in ("cpu", "reference")
-    ]
-    assert_same_run(*runs)
+    assert_engines_agree(problem, method, seed=11, updates=12, conditions=NETWORKS[network])
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_cpu_equals_reference_with_rows_and_samples_beyond_one_vector(loss):
     problem = random_problem(5, n_agents=12, n_features=37, max_samples=45, loss=loss)
-    assert_same_run(
-        *(simulate(problem, METHODS[0], engine=engine, seed=3, updates=8) for engine in ("cpu", "reference"))
-    )
+    assert_engines_agree(problem, METHODS[0], seed=3, updates=8)
 
 
 def test_cpu_equals_reference_with_more_neighbors_than_a_byte_can_count():
     problem = random_problem(6, n_agents=300, density=1.0, max_samples=3)
     # No barrier before the 256th of them has ticked.
-    options = {"seed": 3, "updates": 2, "record_every": 8.0}
-    assert_same_run(
-        *(simulate(problem, METHODS[0], engine=engine, **options) for engine in ("cpu", "reference"))
-    )
+    assert_engines_agree(problem, METHODS[0], seed=3, updates=2, record_every=8.0)
 
 
 @st.composite

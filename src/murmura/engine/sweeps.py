@@ -7,7 +7,7 @@ so that no clock is read while another thread moves it.
 
 Each agent counts the neighbors that tick before it. One that fires draws its next tick and is
 overtaken by some of them: it counts these from now on, and they no longer count it. So the clocks of
-a neighborhood are compared once an update, not whenever somebody waits.
+its own neighborhood are compared once an update, not whenever it waits.
 
 A rule says who of those at the front may fire, and what firing does. Rules are NamedTuples with a
 network; numba picks the code of `may_fire`, `fires_again` and `fire` by their type (the modules

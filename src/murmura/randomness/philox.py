@@ -18,6 +18,7 @@ WORD = np.uint64(32)
 ROUNDS = 10
 
 
+# Inlined, as are the clocks: one is drawn in every update.
 @njit(forceinline=True)
 def philox(seed, word_0, word_1, word_2, word_3):
     """Four 32-bit words, each in a uint64, for a 64-bit seed and a counter of four 32-bit words."""

@@ -19,11 +19,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.installed ## 100 agents learn alone and together; writes demo-out/report.html
-	@$(BIN)/murmura demo --out demo-out
+	@$(BIN)/flockwise demo --out demo-out
 
 network: $(VENV)/.installed-net ## 20 real agents on this machine with a private budget each, until Ctrl-C
-	@test -d network-out || $(BIN)/murmura network init examples/network.toml --out network-out
-	@$(BIN)/murmura network up network-out
+	@test -d network-out || $(BIN)/flockwise network init examples/network.toml --out network-out
+	@$(BIN)/flockwise network up network-out
 
 # Whole files to one process each: what a file compiles is compiled once.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
@@ -68,26 +68,26 @@ clean: ## remove what demo, tests and tools have written (not .venv)
 
 # The stamps are older than pyproject.toml or a lock file when something has to be installed again.
 $(VENV)/.installed: pyproject.toml requirements.lock | $(BIN)/python
-	@echo "Installing Murmura (half a minute or more, once) ..."
+	@echo "Installing Flockwise (half a minute or more, once) ..."
 	@$(INSTALL) --require-hashes -r requirements.lock
 	@$(INSTALL) --no-deps --editable .
 	@touch $@
 
 $(VENV)/.installed-net: pyproject.toml requirements-net.lock | $(BIN)/python
-	@echo "Installing Murmura and what real agents need (half a minute or more, once) ..."
+	@echo "Installing Flockwise and what real agents need (half a minute or more, once) ..."
 	@$(INSTALL) --require-hashes -r requirements-net.lock
 	@$(INSTALL) --no-deps --editable .
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.installed-dev: pyproject.toml requirements-dev.lock | $(BIN)/python
-	@echo "Installing Murmura and the tools for developing it (a minute or more, once) ..."
+	@echo "Installing Flockwise and the tools for developing it (a minute or more, once) ..."
 	@$(INSTALL) --require-hashes -r requirements-dev.lock
 	@$(INSTALL) --no-deps --editable .
 	@touch $(VENV)/.installed $(VENV)/.installed-net $@
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' || { \
-		echo "Murmura needs Python 3.11 or newer and found none (tried $(or $(PYTHON),python3 and python3.11 to 3.14))."; \
+		echo "Flockwise needs Python 3.11 or newer and found none (tried $(or $(PYTHON),python3 and python3.11 to 3.14))."; \
 		echo "Install one, or say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	@echo "Creating $(VENV) with $$($(PYTHON) --version) ..."
 	@$(PYTHON) -m venv $(VENV) || { \

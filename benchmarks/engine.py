@@ -17,16 +17,16 @@ from numba import njit
 
 from benchmarks.numpy_loop import numpy_loop
 from benchmarks.workload import benchmark_problem
-from murmura.engine.conditions import Conditions, scheduled_tick
-from murmura.engine.cpu import CpuEngine
-from murmura.engine.schedule import time_of_tick
-from murmura.engine.state import first_ticks
-from murmura.engine.sweeps import choose_threads
-from murmura.errors import MurmuraError
-from murmura.method import CoordinateDescent, PrivateUpdates
-from murmura.objective.kernels import REORDER
-from murmura.privacy.budget import Budget
-from murmura.randomness.clocks import NEVER
+from flockwise.engine.conditions import Conditions, scheduled_tick
+from flockwise.engine.cpu import CpuEngine
+from flockwise.engine.schedule import time_of_tick
+from flockwise.engine.state import first_ticks
+from flockwise.engine.sweeps import choose_threads
+from flockwise.errors import FlockwiseError
+from flockwise.method import CoordinateDescent, PrivateUpdates
+from flockwise.objective.kernels import REORDER
+from flockwise.privacy.budget import Budget
+from flockwise.randomness.clocks import NEVER
 
 REPEATS = 5
 READ_BYTES = 1 << 30
@@ -55,7 +55,7 @@ def in_own_process(
         text=True,
     )
     if done.returncode:
-        raise MurmuraError(f"{module}.{name} failed with code {done.returncode}:\n{done.stderr.strip()}")
+        raise FlockwiseError(f"{module}.{name} failed with code {done.returncode}:\n{done.stderr.strip()}")
     return json.loads(done.stdout)
 
 

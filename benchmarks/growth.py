@@ -10,10 +10,10 @@ import numpy as np
 
 from benchmarks.engine import compile_everything, in_own_process, make_engine
 from benchmarks.workload import benchmark_problem
-from murmura.engine.conditions import Conditions
-from murmura.engine.sweeps import choose_threads
-from murmura.method import CoordinateDescent
-from murmura.randomness.clocks import NEVER
+from flockwise.engine.conditions import Conditions
+from flockwise.engine.sweeps import choose_threads
+from flockwise.method import CoordinateDescent
+from flockwise.randomness.clocks import NEVER
 
 SIZES = (10_000, 100_000, 1_000_000)
 DIMENSION = 20

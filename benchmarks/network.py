@@ -1,7 +1,7 @@
 """Real agents on this machine: several processes, mutual TLS, every agent on its own clock.
 
 What is measured: how long the network takes to come up; which share of the messages arrives, and when;
-what an agent costs in time and memory. The folders and the processes are those of `murmura network`. A
+what an agent costs in time and memory. The folders and the processes are those of `flockwise network`. A
 message has arrived when the receiver's intake has accepted it: signature, number and content checked.
 When it left and when it arrived is told by the clock of the machine, which all processes share.
 """
@@ -22,11 +22,11 @@ import numpy as np
 
 from benchmarks.engine import ONE_THREAD, ROOT
 from benchmarks.network_host import DONE, READY, WINDOW, latencies, read_report
-from murmura.errors import MurmuraError
-from murmura.graph import random_graph
-from murmura.net.folder import OwnBudget
-from murmura.net.setup import Member, create_network, free_addresses, host_together
-from murmura.net.task import Task
+from flockwise.errors import FlockwiseError
+from flockwise.graph import random_graph
+from flockwise.net.folder import OwnBudget
+from flockwise.net.setup import Member, create_network, free_addresses, host_together
+from flockwise.net.task import Task
 
 SEED = 0
 N_SAMPLES = 20
@@ -47,7 +47,7 @@ def run(
     private: bool = False,
 ) -> dict[str, Any]:
     """All numbers of one run. `rate` is in updates a second of every agent."""
-    with tempfile.TemporaryDirectory(prefix="murmura-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="flockwise-bench-") as name:
         folder = Path(name) / "network"
         _make(folder, agents, degree, dimension, rate, private)
         hosts = host_together(folder, processes)
@@ -75,7 +75,7 @@ def run(
 
 
 def _make(folder: Path, agents: int, degree: int, dimension: int, rate: float, private: bool) -> None:
-    """What `murmura network init` does, on random points."""
+    """What `flockwise network init` does, on random points."""
     random = np.random.default_rng(SEED)
     members = []
     for i, address in enumerate(free_addresses("127.0.0.1", agents)):
@@ -115,7 +115,7 @@ def _wait_for(what: str, hosts: list[Path], running: list[subprocess.Popen[bytes
     deadline = time.monotonic() + seconds
     while not all((host / what).exists() for host in hosts):
         if any(process.poll() is not None for process in running) or time.monotonic() > deadline:
-            raise MurmuraError(f"benchmark of the network: not every process got as far as {what!r}")
+            raise FlockwiseError(f"benchmark of the network: not every process got as far as {what!r}")
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""One process of the network benchmark: a host as `murmura agent run` makes it, with a watch in its hand."""
+"""One process of the network benchmark: a host as `flockwise agent run` makes it, with a watch in its hand."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.net.folder import HostFolder
-from murmura.net.host import Host
-from murmura.net.node import Node
-from murmura.net.run import open_host
+from flockwise.net.folder import HostFolder
+from flockwise.net.host import Host
+from flockwise.net.node import Node
+from flockwise.net.run import open_host
 
 # Files in the host's folder by which the benchmark and its processes talk to each other.
 READY, WINDOW, DONE = "ready", "window", "done"

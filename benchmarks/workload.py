@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from murmura.data import Population
-from murmura.graph import random_graph
-from murmura.objective import Logistic, Problem
+from flockwise.data import Population
+from flockwise.graph import random_graph
+from flockwise.objective import Logistic, Problem
 
 CHUNK_ROWS = 1 << 16
 

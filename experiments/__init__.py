@@ -1,4 +1,4 @@
-"""One file per figure and table of the paper, behind `murmura reproduce NAME`; see README.md."""
+"""One file per figure and table of the paper, behind `flockwise reproduce NAME`; see README.md."""
 
 from __future__ import annotations
 

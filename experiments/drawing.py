@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from murmura.report.theme import INK
+from flockwise.report.theme import INK
 
 WIDTH = 9.2
 PUBLISHED = "published (read off the figure)"

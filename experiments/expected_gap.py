@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.data import Population
-from murmura.graph import SimilarityGraph
-from murmura.objective import Problem, Quadratic
+from flockwise.data import Population
+from flockwise.graph import SimilarityGraph
+from flockwise.objective import Problem, Quadratic
 
 Matrix = NDArray[np.float64]
 

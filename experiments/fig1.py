@@ -27,7 +27,7 @@ from experiments.race import (
 from experiments.result import Claim, Curve, Result, Row, summary
 from experiments.scale import Scale
 from experiments.workbook import Workbook
-from murmura.report.theme import GREEN, INK, VERMILION, draw
+from flockwise.report.theme import GREEN, INK, VERMILION, draw
 
 NAME = "fig1"
 TITLE = "Figure 1: coordinate descent against gossip ADMM"

@@ -23,13 +23,13 @@ from experiments.sparse_models import solve_sparse_models
 from experiments.synthetic import Instance, Network, best_tradeoff, network
 from experiments.tradeoff import QUICK, TUNING_INSTANCES
 from experiments.workbook import Workbook
-from murmura.engine.run import simulate
-from murmura.method import CoordinateDescent, PrivateUpdates, ReleaseOnce
-from murmura.method.lowpass import LowPass
-from murmura.method.smoothing import propagate
-from murmura.objective import Problem, solve_local_models, solve_optimum
-from murmura.privacy.budget import Budget
-from murmura.report.theme import BLUE, GREEN, ORANGE, PURPLE, SKY, draw
+from flockwise.engine.run import simulate
+from flockwise.method import CoordinateDescent, PrivateUpdates, ReleaseOnce
+from flockwise.method.lowpass import LowPass
+from flockwise.method.smoothing import propagate
+from flockwise.objective import Problem, solve_local_models, solve_optimum
+from flockwise.privacy.budget import Budget
+from flockwise.report.theme import BLUE, GREEN, ORANGE, PURPLE, SKY, draw
 
 NAME = "fig2c"
 TITLE = "Figure 2 (c): accuracy by dimension"

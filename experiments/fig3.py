@@ -20,10 +20,10 @@ from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.tradeoff import chosen_tradeoff
 from experiments.workbook import Workbook
-from murmura.method.lowpass import LowPass
-from murmura.objective import solve_local_models, solve_optimum
-from murmura.privacy.budget import Budget
-from murmura.report.theme import BLUE, GREEN, ORANGE, PURPLE, SKY, draw
+from flockwise.method.lowpass import LowPass
+from flockwise.objective import solve_local_models, solve_optimum
+from flockwise.privacy.budget import Budget
+from flockwise.report.theme import BLUE, GREEN, ORANGE, PURPLE, SKY, draw
 
 NAME = "fig3"
 TITLE = "Figure 3: who gains, by the size of the local data set"

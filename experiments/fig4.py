@@ -13,10 +13,10 @@ from experiments.result import Claim, Result, Row, summary
 from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.workbook import Workbook
-from murmura.method import LocalDP
-from murmura.objective import solve_local_models
-from murmura.privacy.budget import Budget
-from murmura.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, draw
+from flockwise.method import LocalDP
+from flockwise.objective import solve_local_models
+from flockwise.privacy.budget import Budget
+from flockwise.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, draw
 
 NAME = "fig4"
 TITLE = "Figure 4: local models under local privacy"

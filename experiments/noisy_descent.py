@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from murmura.method.descent import descent_update
-from murmura.objective import LocalObjective, Problem
-from murmura.privacy.accounting import calibrate
-from murmura.privacy.budget import Budget
-from murmura.privacy.mechanisms import Laplace
+from flockwise.method.descent import descent_update
+from flockwise.objective import LocalObjective, Problem
+from flockwise.privacy.accounting import calibrate
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.mechanisms import Laplace
 
 Models = NDArray[np.float64]
 NOT_PRIVATE = {"guarantee": "not differentially private"}

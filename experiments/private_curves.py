@@ -19,15 +19,15 @@ from experiments.scale import Scale
 from experiments.synthetic import Instance, instance
 from experiments.tradeoff import chosen_tradeoff
 from experiments.workbook import Workbook
-from murmura.engine.run import simulate
-from murmura.method import CoordinateDescent, PrivateUpdates, WarmStart
-from murmura.method.lowpass import LowPass
-from murmura.method.output_perturbation import OutputPerturbation
-from murmura.method.smoothing import propagate
-from murmura.objective import solve_local_models
-from murmura.privacy.budget import Budget
-from murmura.report.theme import BLUE, GREEN, PURPLE, VERMILION, draw
-from murmura.results.trajectory import Trajectory
+from flockwise.engine.run import simulate
+from flockwise.method import CoordinateDescent, PrivateUpdates, WarmStart
+from flockwise.method.lowpass import LowPass
+from flockwise.method.output_perturbation import OutputPerturbation
+from flockwise.method.smoothing import propagate
+from flockwise.objective import solve_local_models
+from flockwise.privacy.budget import Budget
+from flockwise.report.theme import BLUE, GREEN, PURPLE, VERMILION, draw
+from flockwise.results.trajectory import Trajectory
 
 Start: TypeAlias = Literal["constant", "private"]
 Points: TypeAlias = list[tuple[int, float, float]]  # updates made by all agents, accuracy, objective

@@ -15,10 +15,10 @@ from experiments.result import Claim, Curve, Result, Row, summary
 from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.workbook import Workbook
-from murmura.engine.run import EngineName, simulate
-from murmura.method import CoordinateDescent
-from murmura.objective import convergence_theory, solve_optimum
-from murmura.report.theme import BLUE, GREEN, VERMILION, draw, legend_above
+from flockwise.engine.run import EngineName, simulate
+from flockwise.method import CoordinateDescent
+from flockwise.objective import convergence_theory, solve_optimum
+from flockwise.report.theme import BLUE, GREEN, VERMILION, draw, legend_above
 
 NAME = "prop1"
 TITLE = "Prop. 1: the proven rate of coordinate descent against the measured one"

@@ -10,13 +10,13 @@ import numpy as np
 
 from experiments.published import AGENTS
 from experiments.synthetic import MAX_SAMPLES, TRADEOFFS, TUNING_TEST_SAMPLES, Instance
-from murmura.data import linear_classification
-from murmura.engine.run import simulate
-from murmura.graph import angular_graph
-from murmura.method import CoordinateDescent, GossipADMM, paper_vectors
-from murmura.objective import Problem, solve_optimum
-from murmura.results.trajectory import Trajectory
-from murmura.results.tuning import choose_tradeoff
+from flockwise.data import linear_classification
+from flockwise.engine.run import simulate
+from flockwise.graph import angular_graph
+from flockwise.method import CoordinateDescent, GossipADMM, paper_vectors
+from flockwise.objective import Problem, solve_optimum
+from flockwise.results.trajectory import Trajectory
+from flockwise.results.tuning import choose_tradeoff
 
 DIMENSION = 100
 RaceGraph: TypeAlias = Literal["dense", "medium", "sparse"]

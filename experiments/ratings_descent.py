@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from experiments.published import DELTA
 from experiments.ratings_release import Ratings
 from experiments.ratings_rule import PublicView, Twin, climb, factors_of
-from murmura.data import Population
-from murmura.engine.run import simulate
-from murmura.graph import SimilarityGraph
-from murmura.method import CoordinateDescent, PrivateUpdates
-from murmura.objective import Problem, Quadratic
-from murmura.privacy.budget import Budget
+from flockwise.data import Population
+from flockwise.engine.run import simulate
+from flockwise.graph import SimilarityGraph
+from flockwise.method import CoordinateDescent, PrivateUpdates
+from flockwise.objective import Problem, Quadratic
+from flockwise.privacy.budget import Budget
 
 Array = NDArray[np.float64]
 

@@ -30,16 +30,16 @@ from experiments.ratings_release import (
     release_twice,
 )
 from experiments.ratings_rule import FREEDOMS, TWIN_SEED, TWINS, PublicView, Rule
-from murmura.data.movielens import load_movielens
-from murmura.data.ratings import MovieFeatures, RatingsTask, ratings_task
-from murmura.graph import SimilarityGraph, knn_graph
-from murmura.objective import Problem, Quadratic
-from murmura.objective.optimum import solve_optimum
-from murmura.privacy.budget import Budget
-from murmura.privacy.guarantee import USUALLY_PUBLIC, Guarantee
-from murmura.privacy.noise_plan import NoisePlan
-from murmura.privacy.real_noise import real_event
-from murmura.results.metrics import agent_metrics
+from flockwise.data.movielens import load_movielens
+from flockwise.data.ratings import MovieFeatures, RatingsTask, ratings_task
+from flockwise.graph import SimilarityGraph, knn_graph
+from flockwise.objective import Problem, Quadratic
+from flockwise.objective.optimum import solve_optimum
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.guarantee import USUALLY_PUBLIC, Guarantee
+from flockwise.privacy.noise_plan import NoisePlan
+from flockwise.privacy.real_noise import real_event
+from flockwise.results.metrics import agent_metrics
 
 Array = NDArray[np.float64]
 

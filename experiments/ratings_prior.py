@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from murmura.graph import SimilarityGraph
+from flockwise.graph import SimilarityGraph
 
 Array = NDArray[np.float64]
 

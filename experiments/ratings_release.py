@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from experiments.ratings_prior import RESIDUAL_VARIANCE, Posterior, Prior, most_likely
-from murmura.privacy.budget import Budget
-from murmura.privacy.grid import clip_rows
-from murmura.privacy.noise_plan import NoisePlan, plan_noise
-from murmura.randomness.noise import normals
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.grid import clip_rows
+from flockwise.privacy.noise_plan import NoisePlan, plan_noise
+from flockwise.randomness.noise import normals
 
 Array = NDArray[np.float64]
 

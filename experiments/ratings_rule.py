@@ -27,9 +27,9 @@ from experiments.ratings_release import (
     own_models,
     release_twice,
 )
-from murmura.data.als import als_features
-from murmura.data.ratings import PUBLIC_CENTRE, MovieFeatures
-from murmura.privacy.budget import Budget
+from flockwise.data.als import als_features
+from flockwise.data.ratings import PUBLIC_CENTRE, MovieFeatures
+from flockwise.privacy.budget import Budget
 
 Array = NDArray[np.float64]
 T = TypeVar("T", bound=Any)

@@ -21,10 +21,10 @@ from experiments.scale import Scale
 from experiments.sparse_models import solve_sparse_models
 from experiments.synthetic import NEAREST, Network, network
 from experiments.workbook import Workbook
-from murmura.method.lowpass import LowPass
-from murmura.objective import solve_local_models
-from murmura.privacy.budget import Budget
-from murmura.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, draw
+from flockwise.method.lowpass import LowPass
+from flockwise.objective import solve_local_models
+from flockwise.privacy.budget import Budget
+from flockwise.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, draw
 
 NAME = "scaling"
 TITLE = "Beyond the paper: privacy gets cheaper in a larger network"

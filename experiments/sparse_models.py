@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from murmura.objective import Problem
+from flockwise.objective import Problem
 
 # λ_i = factor·√(log 2p / m_i): up to the factor, what noise alone does to the gradient at 0. Chosen on tuning
 # instances, where .15 to .2 is best from 10 features on.

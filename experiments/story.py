@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from experiments.gist import gist
 from experiments.headlines import headlines
 from experiments.result import NOT_COMPARABLE, Result
-from murmura.report.reproduction import is_private, number, value_and_spread
+from flockwise.report.reproduction import is_private, number, value_and_spread
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ better now. Where its statements had to be corrected stands in [errata.md](errat
 this page,
 
 ```
-murmura reproduce all --out DIR --docs docs/reproduction.md
+flockwise reproduce all --out DIR --docs docs/reproduction.md
 ```
 
 and every number in it comes from the files that the command wrote beside it, in

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.published import AGENTS
-from murmura.data import LinearTask, Population, linear_classification
-from murmura.graph import SimilarityGraph, angular_graph, knn_graph, rewired
-from murmura.objective import CollaborativeObjective, Problem
-from murmura.results.metrics import agent_metrics
-from murmura.results.tuning import choose_tradeoff
+from flockwise.data import LinearTask, Population, linear_classification
+from flockwise.graph import SimilarityGraph, angular_graph, knn_graph, rewired
+from flockwise.objective import CollaborativeObjective, Problem
+from flockwise.results.metrics import agent_metrics
+from flockwise.results.tuning import choose_tradeoff
 
 Graph: TypeAlias = Literal["dense", "sparse"]
 

@@ -25,8 +25,8 @@ from experiments.scale import Scale
 from experiments.table1_picture import picture
 from experiments.table1_story import CONDITION, story
 from experiments.workbook import Workbook
-from murmura.data.ratings import MovieFeatures
-from murmura.privacy.guarantee import NOT_PRIVATE
+from flockwise.data.ratings import MovieFeatures
+from flockwise.privacy.guarantee import NOT_PRIVATE
 
 __all__ = ["CAPTION", "NAME", "TITLE", "picture", "run", "story"]
 

@@ -12,7 +12,7 @@ from experiments.drawing import WIDTH
 from experiments.published import DELTA
 from experiments.result import Result, Row
 from experiments.table1_story import CONDITION
-from murmura.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, draw
+from flockwise.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, draw
 
 
 class Line(NamedTuple):

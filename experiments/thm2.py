@@ -17,13 +17,13 @@ from experiments.result import Claim, Curve, Result, Row, summary
 from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.workbook import Workbook
-from murmura.engine.run import EngineName, simulate
-from murmura.method import CoordinateDescent, PrivateUpdates
-from murmura.objective import CollaborativeObjective, Problem, solve_optimum
-from murmura.objective.private_theory import UtilityTheory, utility_theory
-from murmura.privacy.allocation import exponent_for, late_heavy_by_own_clock
-from murmura.privacy.budget import Budget
-from murmura.report.theme import BLUE, GREEN, ORANGE, VERMILION, draw
+from flockwise.engine.run import EngineName, simulate
+from flockwise.method import CoordinateDescent, PrivateUpdates
+from flockwise.objective import CollaborativeObjective, Problem, solve_optimum
+from flockwise.objective.private_theory import UtilityTheory, utility_theory
+from flockwise.privacy.allocation import exponent_for, late_heavy_by_own_clock
+from flockwise.privacy.budget import Budget
+from flockwise.report.theme import BLUE, GREEN, ORANGE, VERMILION, draw
 
 NAME = "thm2"
 TITLE = "Theorem 2 and Prop. 2: the cost of noise, and how to spread a budget"

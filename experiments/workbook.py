@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from murmura.files import write_whole
+from flockwise.files import write_whole
 
 # Told before each step: steps done, steps in all if known, and the name of the next one.
 Progress: TypeAlias = Callable[[int, int | None, str], None]

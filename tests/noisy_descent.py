@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from murmura.data import Population
-from murmura.graph import SimilarityGraph
-from murmura.method.descent import descent_update
-from murmura.objective import Problem, Quadratic
+from flockwise.data import Population
+from flockwise.graph import SimilarityGraph
+from flockwise.method.descent import descent_update
+from flockwise.objective import Problem, Quadratic
 
 
 def even_problem(n_agents=4, dimension=3, *, samples=None, tradeoff=1.0, l2=0.1):

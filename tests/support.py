@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from murmura.data import Population
-from murmura.graph import SimilarityGraph
-from murmura.objective import Huber, Logistic, Problem, Quadratic, Softmax
+from flockwise.data import Population
+from flockwise.graph import SimilarityGraph
+from flockwise.objective import Huber, Logistic, Problem, Quadratic, Softmax
 
 LOSSES = (Logistic(), Quadratic(), Huber(0.7), Softmax(3))
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from murmura import Problem, SimilarityGraph, linear_classification
-from murmura.method.conversation import Public, TalkingAgent
-from murmura.method.lowpass.network import converse
-from murmura.net.conversing import ConversingNode, Voice
-from murmura.net.growth import Meter, MeteredGate
-from murmura.net.intake import Intake, NeighborKey
-from murmura.net.journal import MemoryJournal
-from murmura.net.learner import Protection, Settings
-from murmura.net.memory import Letter, MemoryNetwork
-from murmura.net.one_release import (
+from flockwise import Problem, SimilarityGraph, linear_classification
+from flockwise.method.conversation import Public, TalkingAgent
+from flockwise.method.lowpass.network import converse
+from flockwise.net.conversing import ConversingNode, Voice
+from flockwise.net.growth import Meter, MeteredGate
+from flockwise.net.intake import Intake, NeighborKey
+from flockwise.net.journal import MemoryJournal
+from flockwise.net.learner import Protection, Settings
+from flockwise.net.memory import Letter, MemoryNetwork
+from flockwise.net.one_release import (
     CLIP,
     CONVERSING_RATE,
     OneReleaseAgent,
@@ -26,14 +26,14 @@ from murmura.net.one_release import (
     largest_relay,
     public_side,
 )
-from murmura.net.outbox import GateOutbox, PlainOutbox, Signer
-from murmura.net.signing import Verifier, new_signing_key, public_key_of
-from murmura.net.store import MemoryStore
-from murmura.net.task import Method, Task
-from murmura.net.time import SECOND, ManualTime
-from murmura.privacy.budget import Budget
-from murmura.privacy.ledger import MemoryLedger
-from murmura.privacy.noise import SimulatedNoise
+from flockwise.net.outbox import GateOutbox, PlainOutbox, Signer
+from flockwise.net.signing import Verifier, new_signing_key, public_key_of
+from flockwise.net.store import MemoryStore
+from flockwise.net.task import Method, Task
+from flockwise.net.time import SECOND, ManualTime
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.ledger import MemoryLedger
+from flockwise.privacy.noise import SimulatedNoise
 
 NETWORK = "test"
 BUDGET = Budget(1.0, 1e-2)

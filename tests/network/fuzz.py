@@ -21,9 +21,9 @@ import msgspec
 import numpy as np
 from tests.network.signers import BOUND, WEIGHT, Signer, counts, intake_of
 
-from murmura.agent import Agent
-from murmura.net.wire import FRAME, Greeting, ModelBody, Repeat, Signed, greet, limit, say_again
-from murmura.privacy.messages import HEADER, MAGIC, encode
+from flockwise.agent import Agent
+from flockwise.net.wire import FRAME, Greeting, ModelBody, Repeat, Signed, greet, limit, say_again
+from flockwise.privacy.messages import HEADER, MAGIC, encode
 
 DIMENSION = 4
 POOL = 64  # signed messages of each kind and sender: signing costs more than changing what is signed

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import zenoh
 
-from murmura.net.identity import Authority, Identity, TlsFiles, enroll
-from murmura.net.roster import Place
-from murmura.net.zenoh_link import ZenohLink
-from murmura.net.zenoh_settings import Keys
+from flockwise.net.identity import Authority, Identity, TlsFiles, enroll
+from flockwise.net.roster import Place
+from flockwise.net.zenoh_link import ZenohLink
+from flockwise.net.zenoh_settings import Keys
 
 NETWORK = "meadow"
 MAX_BYTES = 2_000

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from murmura.graph import SimilarityGraph
-from murmura.net.folder import AgentFolder, OwnBudget
-from murmura.net.memory import MemoryNetwork
-from murmura.net.resident import open_resident
-from murmura.net.setup import Member, create_network, free_addresses
-from murmura.net.task import Task
-from murmura.net.time import SECOND, ManualTime
+from flockwise.graph import SimilarityGraph
+from flockwise.net.folder import AgentFolder, OwnBudget
+from flockwise.net.memory import MemoryNetwork
+from flockwise.net.resident import open_resident
+from flockwise.net.setup import Member, create_network, free_addresses
+from flockwise.net.task import Task
+from flockwise.net.time import SECOND, ManualTime
 
 NETWORK = "meadow"
 

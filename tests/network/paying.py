@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import pytest
 
-from murmura.objective import LocalObjective
-from murmura.privacy import accountant_by_name
+from flockwise.objective import LocalObjective
+from flockwise.privacy import accountant_by_name
 
 # Room for the rounding of the last digits when costs are added up in another order.
 ROUNDING = 1 + 1e-9
@@ -29,7 +29,7 @@ def record(monkeypatch):
     """The points of every release from now on, in order."""
     RecordedObjective.used = []
     for module in ("learner", "batches"):
-        monkeypatch.setattr(f"murmura.net.{module}.LocalObjective", RecordedObjective)
+        monkeypatch.setattr(f"flockwise.net.{module}.LocalObjective", RecordedObjective)
     return RecordedObjective.used
 
 

@@ -16,22 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from murmura.data import Population
-from murmura.graph import SimilarityGraph
-from murmura.method.private_updates import tail_start
-from murmura.net.folder import AgentFolder, OwnBudget, write_points
-from murmura.net.memory import MemoryNetwork
-from murmura.net.node import WRITING_GAP
-from murmura.net.outbox import last_word
-from murmura.net.resident import open_resident
-from murmura.net.setup import AGENTS_FOLDER, Member, create_network
-from murmura.net.task import Task
-from murmura.net.time import SECOND, RealTime
-from murmura.net.wire import ModelBody, open_signed
-from murmura.objective import CollaborativeObjective, Logistic, Problem, solve_optimum
-from murmura.privacy.accounting import accountant_by_name
-from murmura.privacy.ledger import Ledger
-from murmura.privacy.messages import decode, encode
+from flockwise.data import Population
+from flockwise.graph import SimilarityGraph
+from flockwise.method.private_updates import tail_start
+from flockwise.net.folder import AgentFolder, OwnBudget, write_points
+from flockwise.net.memory import MemoryNetwork
+from flockwise.net.node import WRITING_GAP
+from flockwise.net.outbox import last_word
+from flockwise.net.resident import open_resident
+from flockwise.net.setup import AGENTS_FOLDER, Member, create_network
+from flockwise.net.task import Task
+from flockwise.net.time import SECOND, RealTime
+from flockwise.net.wire import ModelBody, open_signed
+from flockwise.objective import CollaborativeObjective, Logistic, Problem, solve_optimum
+from flockwise.privacy.accounting import accountant_by_name
+from flockwise.privacy.ledger import Ledger
+from flockwise.privacy.messages import decode, encode
 
 DIMENSION = 4
 SAMPLES = 8
@@ -301,7 +301,7 @@ class Processes:
 
 @contextmanager
 def supervised(network: RealNetwork) -> Iterator[None]:
-    """All agents by `murmura network up`, one in each process, until the block ends."""
+    """All agents by `flockwise network up`, one in each process, until the block ends."""
     with (
         (network.folder / "up.errors").open("wb") as errors,
         subprocess.Popen(
@@ -320,7 +320,7 @@ def supervised(network: RealNetwork) -> Iterator[None]:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "murmura.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "flockwise.cli", *map(str, arguments)]
 
 
 def _end(process: subprocess.Popen[bytes], seconds: float = SECONDS_TO_STOP) -> int:

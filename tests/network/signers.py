@@ -6,11 +6,11 @@ import random
 
 import numpy as np
 
-from murmura.net.intake import Intake, NeighborKey
-from murmura.net.rate import RateLimit
-from murmura.net.signing import SigningKey, public_key_of
-from murmura.net.wire import ModelBody, PrivacyLabel, RelayBody, sign
-from murmura.privacy.messages import encode
+from flockwise.net.intake import Intake, NeighborKey
+from flockwise.net.rate import RateLimit
+from flockwise.net.signing import SigningKey, public_key_of
+from flockwise.net.wire import ModelBody, PrivacyLabel, RelayBody, sign
+from flockwise.privacy.messages import encode
 
 NETWORK = "meadow"
 WEIGHT = 0.5

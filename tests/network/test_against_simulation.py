@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.network.test_command import assert_within_budget, murmura, running, status, wait_for
+from tests.network.test_command import assert_within_budget, flockwise, running, status, wait_for
 
-from murmura.config import Config, Experiment, build
-from murmura.engine import simulate
-from murmura.net.folder import AgentFolder
-from murmura.net.resident import open_resident
-from murmura.net.store import FileStore
-from murmura.net.time import RealTime
-from murmura.net.wire import open_signed
-from murmura.objective import CollaborativeObjective, solve_optimum
-from murmura.results.metrics import agent_metrics
+from flockwise.config import Config, Experiment, build
+from flockwise.engine import simulate
+from flockwise.net.folder import AgentFolder
+from flockwise.net.resident import open_resident
+from flockwise.net.store import FileStore
+from flockwise.net.time import RealTime
+from flockwise.net.wire import open_signed
+from flockwise.objective import CollaborativeObjective, solve_optimum
+from flockwise.results.metrics import agent_metrics
 
 pytestmark = pytest.mark.network
 
@@ -60,7 +60,7 @@ name = "meadow"
 tick_rate = 2.0
 """
     )
-    murmura("network", "init", config, "--out", folder / "net")
+    flockwise("network", "init", config, "--out", folder / "net")
     return build(Config.read(config))
 
 

@@ -22,10 +22,10 @@ from tests.network.processes import (
     wait_for,
 )
 
-from murmura.net.folder import OwnBudget
-from murmura.net.setup import free_addresses
-from murmura.net.zenoh_settings import LEASE_MS
-from murmura.privacy.ledger_file import read_statement
+from flockwise.net.folder import OwnBudget
+from flockwise.net.setup import free_addresses
+from flockwise.net.zenoh_settings import LEASE_MS
+from flockwise.privacy.ledger_file import read_statement
 
 pytestmark = pytest.mark.network
 

@@ -1,4 +1,4 @@
-"""`murmura network` as people use it: real processes, real sockets, real certificates."""
+"""`flockwise network` as people use it: real processes, real sockets, real certificates."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from murmura.net.overview import agents_in
-from murmura.net.setup import free_addresses
-from murmura.privacy.ledger_file import read_statement
+from flockwise.net.overview import agents_in
+from flockwise.net.setup import free_addresses
+from flockwise.privacy.ledger_file import read_statement
 
 pytestmark = pytest.mark.network
 
@@ -33,8 +33,8 @@ STATUS_KEYS = {
 }
 
 
-def murmura(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "murmura.cli", *map(str, arguments)]
+def flockwise(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flockwise.cli", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert not check or done.returncode == 0, done.stderr
     return done
@@ -53,7 +53,7 @@ def small_network(folder: Path, *, updates: int = 400, tick_rate: float = 4.0) -
         assert old in text
         text = text.replace(old, new)
     config.write_text(text)
-    murmura("network", "init", config, "--out", folder / "net")
+    flockwise("network", "init", config, "--out", folder / "net")
     return folder / "net"
 
 
@@ -62,7 +62,7 @@ def running(folder: Path, processes: int):
     command = [
         sys.executable,
         "-m",
-        "murmura.cli",
+        "flockwise.cli",
         "network",
         "up",
         str(folder),
@@ -104,7 +104,7 @@ def assert_within_budget(folder: Path) -> int:
         statement = read_statement(agent / "state")
         assert not statement.problems
         total += len(statement.rows)
-    murmura("ledger", "show", folder / "agents", "--json", folder / "ledgers.json")
+    flockwise("ledger", "show", folder / "agents", "--json", folder / "ledgers.json")
     for ledger in json.loads((folder / "ledgers.json").read_text())["ledgers"]:
         assert ledger["intact"]
         assert ledger["epsilon_spent"] <= ledger["epsilon"]
@@ -120,21 +120,21 @@ def test_from_nothing_to_a_private_network_and_back(tmp_path):
             assert agent.keys() >= STATUS_KEYS
             assert 0 < agent["epsilon_spent"] <= agent["epsilon_total"] == 1.0
             assert sum(agent["dropped"].values()) == 0
-        shown = json.loads(murmura("network", "status", folder, "--json").stdout)
+        shown = json.loads(flockwise("network", "status", folder, "--json").stdout)
         assert [agent["name"] for agent in shown["agents"]] == list(agents)
         assert shown["connections"] == {"refused": 0, "strangers": 0}
         assert "ε = 1, δ = 1e-05) differential privacy" in shown["guarantee"]
-        assert shown["guarantee"] in murmura("network", "status", folder).stdout
+        assert shown["guarantee"] in flockwise("network", "status", folder).stdout
         errors = list((folder / "hosts").glob("*/state/errors.log"))
         assert [file.stat().st_mode & 0o077 for file in errors] == [0, 0]
-        refused = murmura("network", "up", folder, check=False)
+        refused = flockwise("network", "up", folder, check=False)
         assert refused.returncode == 1
         assert "running already" in refused.stderr
-        murmura("network", "down", folder)
+        flockwise("network", "down", folder)
     released = assert_within_budget(folder)
     assert released >= 18
     wait_for(lambda: all(agent["state"] == "down" for agent in status(folder).values()))
-    assert murmura("network", "down", folder, check=False).returncode == 1
+    assert flockwise("network", "down", folder, check=False).returncode == 1
 
 
 def test_a_killed_gateway_comes_back_and_goes_on_where_it_was(tmp_path):
@@ -180,16 +180,16 @@ def test_an_agent_joins_a_running_network(tmp_path):
     folder = small_network(tmp_path)
     device, reply = tmp_path / "device", tmp_path / "reply"
     (address,) = free_addresses("127.0.0.1", 1)
-    murmura("agent", "request", device, "--network", "example", "--name", "eve", "--address", address)
+    flockwise("agent", "request", device, "--network", "example", "--name", "eve", "--address", address)
     with running(folder, 2):
         wait_for(lambda: all(a["releases"] >= 1 for a in status(folder).values()))
         ties = ["--neighbor", "agent0=1.0", "--neighbor", "agent3=0.5"]
         request = device / "request.json"
-        murmura("network", "enroll", folder, request, "--address", address, *ties, "--reply", reply)
+        flockwise("network", "enroll", folder, request, "--address", address, *ties, "--reply", reply)
         points = folder / "agents" / "agent1" / "data.npz"
         budget = ["--epsilon", "1", "--delta", "1e-5", "--updates", "5", "--clip", "0.4"]
-        murmura("agent", "accept", device, reply, "--data", points, *budget)
-        command = [sys.executable, "-m", "murmura.cli", "agent", "run", str(device)]
+        flockwise("agent", "accept", device, reply, "--data", points, *budget)
+        command = [sys.executable, "-m", "flockwise.cli", "agent", "run", str(device)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as joined:
             try:
                 file = device / "state" / "status.json"

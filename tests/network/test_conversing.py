@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from tests.network.conversations import NETWORK, TIMEOUT, Post, Town
 
-from murmura.errors import NetworkError
-from murmura.method.conversation import Direction
-from murmura.net.intake import RELAY_BOUND
-from murmura.net.journal import Ended, FileJournal, MemoryJournal
-from murmura.net.one_release import finished, largest_relay
-from murmura.net.time import SECOND
-from murmura.net.wire import (
+from flockwise.errors import NetworkError
+from flockwise.method.conversation import Direction
+from flockwise.net.intake import RELAY_BOUND
+from flockwise.net.journal import Ended, FileJournal, MemoryJournal
+from flockwise.net.one_release import finished, largest_relay
+from flockwise.net.time import SECOND
+from flockwise.net.wire import (
     Greeting,
     Rejected,
     RelayBody,
@@ -24,7 +24,7 @@ from murmura.net.wire import (
     say_again,
     sign,
 )
-from murmura.privacy.messages import Relay, encode
+from flockwise.privacy.messages import Relay, encode
 
 METHODS = ("lowpass", "release_once")
 
@@ -395,8 +395,8 @@ ABSURD = {
 @pytest.mark.parametrize("method", METHODS)
 def test_lies_spoil_what_is_averaged_and_nothing_else(method, lie, monkeypatch):
     """Everyone comes to an end, with a finite model of its own, and has released once."""
-    monkeypatch.setattr("murmura.net.conversing.MOST_ROUNDS", 300)
-    monkeypatch.setattr("murmura.method.lowpass.reach.MOST_ROUNDS", 100)
+    monkeypatch.setattr("flockwise.net.conversing.MOST_ROUNDS", 300)
+    monkeypatch.setattr("flockwise.method.lowpass.reach.MOST_ROUNDS", 100)
     town = Town(method, 6, 3)
     town.start()
     signer = town.nodes[0]._voice.signer
@@ -434,7 +434,7 @@ def lying(sign_relay, say):
 
 
 def test_no_more_is_heard_than_the_journal_may_hold(monkeypatch):
-    monkeypatch.setattr("murmura.net.conversing.MOST_BYTES", 100_000)
+    monkeypatch.setattr("flockwise.net.conversing.MOST_BYTES", 100_000)
     town = Town("lowpass", 8, 3)
     town.start()
     town.run()

@@ -1,4 +1,4 @@
-"""`murmura network` with agents that release once and talk: real processes, one of them killed on the way."""
+"""`flockwise network` with agents that release once and talk: real processes, one of them killed on the way."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tests.network.test_command import (
     ROOT,
     assert_within_budget,
     host_pids,
-    murmura,
+    flockwise,
     running,
     status,
     wait_for,
 )
 
-from murmura.config import Config, Experiment, build
-from murmura.method.conversation import TalkingAgent
-from murmura.method.lowpass.network import converse
-from murmura.net.folder import AgentFolder
-from murmura.net.memory import MemoryNetwork
-from murmura.net.one_release import conversation_about, public_side
-from murmura.net.resident import open_resident
-from murmura.net.task import Task
-from murmura.net.time import RealTime
-from murmura.objective.solitary import solve_local_models
-from murmura.privacy.ledger import Ledger
-from murmura.results.metrics import agent_metrics
+from flockwise.config import Config, Experiment, build
+from flockwise.method.conversation import TalkingAgent
+from flockwise.method.lowpass.network import converse
+from flockwise.net.folder import AgentFolder
+from flockwise.net.memory import MemoryNetwork
+from flockwise.net.one_release import conversation_about, public_side
+from flockwise.net.resident import open_resident
+from flockwise.net.task import Task
+from flockwise.net.time import RealTime
+from flockwise.objective.solitary import solve_local_models
+from flockwise.privacy.ledger import Ledger
+from flockwise.results.metrics import agent_metrics
 
 pytestmark = pytest.mark.network
 
@@ -72,7 +72,7 @@ def until(condition, seconds: float) -> None:
 @pytest.mark.parametrize("method", ["lowpass", "release_once"])
 def test_from_nothing_to_own_models_with_a_gateway_killed_on_the_way(tmp_path, method):
     config, folder = configured(tmp_path, method), tmp_path / "net"
-    murmura("network", "init", config, "--out", folder)
+    flockwise("network", "init", config, "--out", folder)
     with running(folder, 2):
         wait_for(lambda: len(host_pids(folder)) == 2)
         pids = host_pids(folder)
@@ -82,7 +82,7 @@ def test_from_nothing_to_own_models_with_a_gateway_killed_on_the_way(tmp_path, m
         wait_for(lambda: host_pids(folder)["gateway1"] != pids["gateway1"])
         wait_for(lambda: all(agent["is_over"] for agent in status(folder).values()), SECONDS)
         agents = status(folder)
-        murmura("network", "down", folder)
+        flockwise("network", "down", folder)
     assert len(agents) == 20
     assert len({agent["rounds"] for agent in agents.values()}) == 1
     for agent in agents.values():

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from murmura.net.zenoh_ear import AT_A_STRETCH, LONGEST_PAUSE, SHORTEST_PAUSE, Ear
+from flockwise.net.zenoh_ear import AT_A_STRETCH, LONGEST_PAUSE, SHORTEST_PAUSE, Ear
 
 
 class Queue(deque):

@@ -10,33 +10,33 @@ import numpy as np
 import pytest
 from tests.network.pairs import NETWORK, Pair, make_folders
 
-from murmura.agent.agent import Neighbor
-from murmura.data import Population
-from murmura.engine import simulate
-from murmura.errors import DataError, NetworkError, PrivacyError
-from murmura.graph import SimilarityGraph
-from murmura.method import CoordinateDescent, PrivateUpdates
-from murmura.method.private_updates import PublicModels
-from murmura.net.folder import AgentFolder, OwnBudget, write_points
-from murmura.net.growth import Meter, MeteredGate, OneBudget
-from murmura.net.intake import Intake, NeighborKey
-from murmura.net.learner import Protection, Settings, make_agent
-from murmura.net.memory import MemoryNetwork
-from murmura.net.node import Node
-from murmura.net.outbox import GateOutbox, Signer
-from murmura.net.own import OwnSide, finished_model, message_noise_variance, plan_of
-from murmura.net.resident import open_resident
-from murmura.net.signing import new_signing_key, public_key_of
-from murmura.net.store import Batch, MemoryStore
-from murmura.net.time import SECOND, ManualTime, PoissonClock, RealTime
-from murmura.net.wire import open_signed
-from murmura.objective import Logistic, Problem
-from murmura.privacy.budget import Budget
-from murmura.privacy.ledger import MemoryLedger
-from murmura.privacy.messages import decode
-from murmura.privacy.noise import SimulatedNoise
-from murmura.results.metrics import agent_metrics
-from murmura.results.own import OwnModels
+from flockwise.agent.agent import Neighbor
+from flockwise.data import Population
+from flockwise.engine import simulate
+from flockwise.errors import DataError, NetworkError, PrivacyError
+from flockwise.graph import SimilarityGraph
+from flockwise.method import CoordinateDescent, PrivateUpdates
+from flockwise.method.private_updates import PublicModels
+from flockwise.net.folder import AgentFolder, OwnBudget, write_points
+from flockwise.net.growth import Meter, MeteredGate, OneBudget
+from flockwise.net.intake import Intake, NeighborKey
+from flockwise.net.learner import Protection, Settings, make_agent
+from flockwise.net.memory import MemoryNetwork
+from flockwise.net.node import Node
+from flockwise.net.outbox import GateOutbox, Signer
+from flockwise.net.own import OwnSide, finished_model, message_noise_variance, plan_of
+from flockwise.net.resident import open_resident
+from flockwise.net.signing import new_signing_key, public_key_of
+from flockwise.net.store import Batch, MemoryStore
+from flockwise.net.time import SECOND, ManualTime, PoissonClock, RealTime
+from flockwise.net.wire import open_signed
+from flockwise.objective import Logistic, Problem
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.ledger import MemoryLedger
+from flockwise.privacy.messages import decode
+from flockwise.privacy.noise import SimulatedNoise
+from flockwise.results.metrics import agent_metrics
+from flockwise.results.own import OwnModels
 
 BUDGET = Budget(2.0, 1e-3)
 UPDATES = 6
@@ -388,12 +388,12 @@ def test_without_privacy_the_own_model_is_the_model_and_points_bring_more_update
 
 
 def test_a_program_can_embed_an_agent(tmp_path):
-    import murmura.net
+    import flockwise.net
 
     paths = folders(tmp_path, private=True)
 
     async def program():
-        async with murmura.net.Agent(paths[0]) as one, murmura.net.Agent(paths[1]) as other:
+        async with flockwise.net.Agent(paths[0]) as one, flockwise.net.Agent(paths[1]) as other:
             for _ in range(600):
                 if one.status.releases == other.status.releases == UPDATES:
                     break
@@ -413,14 +413,14 @@ def test_a_program_can_embed_an_agent(tmp_path):
 
 
 def test_the_folder_of_a_gateway_is_no_agent(tmp_path):
-    import murmura.net
-    from murmura.net.setup import host_together
+    import flockwise.net
+    from flockwise.net.setup import host_together
 
     folders(tmp_path, private=True)
     (gateway,) = host_together(tmp_path / "net", 1)
 
     async def program():
-        async with murmura.net.Agent(gateway):
+        async with flockwise.net.Agent(gateway):
             raise AssertionError("it must not start")
 
     with pytest.raises(NetworkError, match="gateway"):
@@ -428,10 +428,10 @@ def test_the_folder_of_a_gateway_is_no_agent(tmp_path):
 
 
 def test_the_package_has_no_other_names():
-    import murmura.net
+    import flockwise.net
 
     with pytest.raises(AttributeError, match="no attribute 'Agents'"):
-        _ = murmura.net.Agents  # pyright: ignore[reportAttributeAccessIssue]
+        _ = flockwise.net.Agents  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_an_agent_with_a_ledger_does_not_run_without_its_gate(tmp_path):

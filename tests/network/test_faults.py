@@ -16,7 +16,7 @@ from tests.network.faults.bugs import BUGS
 from tests.network.faults.problem import SETTINGS, Quadratics, random_points, random_ties
 from tests.network.faults.watch import Broken
 
-from murmura.objective import LocalObjective
+from flockwise.objective import LocalObjective
 
 QUICK = 12
 SHARE = 500

@@ -5,9 +5,9 @@ from typing import get_args
 import pytest
 from tests.network.fuzz import Campaign
 
-from murmura.net import wire
-from murmura.net.intake import Intake
-from murmura.net.wire import Reason
+from flockwise.net import wire
+from flockwise.net.intake import Intake
+from flockwise.net.wire import Reason
 
 # The campaign has no rate limit: a flood is what it is.
 REASONS = set(get_args(Reason)) - {"flooded"}

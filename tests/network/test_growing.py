@@ -16,14 +16,14 @@ import pytest
 from tests.network.pairs import Pair, make_folders
 from tests.network.paying import PaidTooMuch, costs, record
 
-from murmura.errors import LedgerError
-from murmura.net.folder import AgentFolder, OwnBudget
-from murmura.net.growth import GrowthName, MechanismName, joined
-from murmura.net.overview import promise_in
-from murmura.net.store import Batch, FileStore
-from murmura.net.time import ManualTime
-from murmura.privacy.ledger import Ledger
-from murmura.privacy.ledger_file import NAME, read_statement
+from flockwise.errors import LedgerError
+from flockwise.net.folder import AgentFolder, OwnBudget
+from flockwise.net.growth import GrowthName, MechanismName, joined
+from flockwise.net.overview import promise_in
+from flockwise.net.store import Batch, FileStore
+from flockwise.net.time import ManualTime
+from flockwise.privacy.ledger import Ledger
+from flockwise.privacy.ledger_file import NAME, read_statement
 
 CLIP, UPDATES, FIRST = 0.8, 3, 4
 FEW, MANY = 8, 50  # schedules
@@ -198,7 +198,7 @@ def test_a_point_that_pays_from_two_budgets_would_be_noticed(networks, tmp_path,
         size, together = len(gates.batches[len(gates._opened) - 1].targets), joined(gates.batches)
         return Batch(together.features[:size], together.targets[:size])
 
-    monkeypatch.setattr("murmura.net.batches.BatchGates.batch", property(oldest))
+    monkeypatch.setattr("flockwise.net.batches.BatchGates.batch", property(oldest))
     found = 0
     for seed in range(FEW):
         paths = copied(networks("batches"), tmp_path / str(seed))
@@ -297,7 +297,7 @@ def test_agents_say_what_they_guarantee(networks, growth):
 
 def test_a_program_gives_an_agent_points_with_a_budget_of_their_own(networks, tmp_path):
     """Over real sockets, with a restart while the second batch is being released from."""
-    import murmura.net
+    import flockwise.net
 
     paths = copied(networks("batches"), tmp_path)
 
@@ -310,13 +310,13 @@ def test_a_program_gives_an_agent_points_with_a_budget_of_their_own(networks, tm
         assert agent.status.epsilon_spent <= agent.status.epsilon_total == 1.0
 
     async def program():
-        async with murmura.net.Agent(paths[1]):
-            async with murmura.net.Agent(paths[0]) as agent:
+        async with flockwise.net.Agent(paths[1]):
+            async with flockwise.net.Agent(paths[0]) as agent:
                 await releases(agent, UPDATES)
                 agent.add_data(*points(5, FIRST))
                 await releases(agent, UPDATES + 1)
                 assert "how many points arrive, and when" in agent.guarantee
-            async with murmura.net.Agent(paths[0]) as agent:
+            async with flockwise.net.Agent(paths[0]) as agent:
                 await releases(agent, 2 * UPDATES)
                 agent.add_data(*points(1, FIRST + 5))
                 await releases(agent, 3 * UPDATES)

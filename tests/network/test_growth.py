@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.network.paying import costs, record
 
-from murmura.errors import DataError, LedgerError, ObjectiveError, PrivacyError
-from murmura.net.batches import BatchAgent, BatchGates, BatchLedgers, BatchOutbox
-from murmura.net.growth import MechanismName, Meter, MeteredGate, OneBudget, joined
-from murmura.net.learner import Protection, Settings, make_agent
-from murmura.net.outbox import Signer
-from murmura.net.signing import new_signing_key
-from murmura.net.store import Batch, FileStore, MemoryStore, Sent
-from murmura.net.wire import open_signed
-from murmura.objective import Logistic, Quadratic
-from murmura.privacy.budget import Budget
-from murmura.privacy.gate import Gate
-from murmura.privacy.ledger import MemoryLedger
-from murmura.privacy.messages import decode, encode
-from murmura.privacy.noise import SecureNoise
-from murmura.privacy.plan import Plan
+from flockwise.errors import DataError, LedgerError, ObjectiveError, PrivacyError
+from flockwise.net.batches import BatchAgent, BatchGates, BatchLedgers, BatchOutbox
+from flockwise.net.growth import MechanismName, Meter, MeteredGate, OneBudget, joined
+from flockwise.net.learner import Protection, Settings, make_agent
+from flockwise.net.outbox import Signer
+from flockwise.net.signing import new_signing_key
+from flockwise.net.store import Batch, FileStore, MemoryStore, Sent
+from flockwise.net.wire import open_signed
+from flockwise.objective import Logistic, Quadratic
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.ledger import MemoryLedger
+from flockwise.privacy.messages import decode, encode
+from flockwise.privacy.noise import SecureNoise
+from flockwise.privacy.plan import Plan
 
 SETTINGS = Settings(Quadratic(), tradeoff=1.0, max_samples=50, feature_bound=1.0)
 BUDGET = Budget(1.0, 1e-4)

@@ -18,24 +18,24 @@ import pytest
 from tests.network.hosts import NETWORK, free_ports, until
 from tests.network.signers import BOUND, Signer
 
-from murmura.errors import NetworkError
-from murmura.graph import SimilarityGraph
-from murmura.net import logs
-from murmura.net.host import Host, Resident
-from murmura.net.intake import Intake
-from murmura.net.learner import Settings, make_agent
-from murmura.net.logs import EventLog
-from murmura.net.memory import MemoryNetwork
-from murmura.net.metrics import AgentStatus, HostStatus, MetricsServer, Traffic
-from murmura.net.node import Node
-from murmura.net.outbox import PlainOutbox
-from murmura.net.outbox import Signer as OutboxSigner
-from murmura.net.roster import Place, neighborhoods
-from murmura.net.setup import Member, create_network
-from murmura.net.store import MemoryStore
-from murmura.net.task import Task
-from murmura.net.time import PoissonClock, RealTime
-from murmura.objective import Quadratic
+from flockwise.errors import NetworkError
+from flockwise.graph import SimilarityGraph
+from flockwise.net import logs
+from flockwise.net.host import Host, Resident
+from flockwise.net.intake import Intake
+from flockwise.net.learner import Settings, make_agent
+from flockwise.net.logs import EventLog
+from flockwise.net.memory import MemoryNetwork
+from flockwise.net.metrics import AgentStatus, HostStatus, MetricsServer, Traffic
+from flockwise.net.node import Node
+from flockwise.net.outbox import PlainOutbox
+from flockwise.net.outbox import Signer as OutboxSigner
+from flockwise.net.roster import Place, neighborhoods
+from flockwise.net.setup import Member, create_network
+from flockwise.net.store import MemoryStore
+from flockwise.net.task import Task
+from flockwise.net.time import PoissonClock, RealTime
+from flockwise.objective import Quadratic
 
 NAMES = ("anna", "ben", "carl")
 RATE = 50.0
@@ -260,7 +260,7 @@ def test_a_newer_roster_is_put_into_effect_and_an_older_one_is_not(tmp_path, mak
 
 
 def test_rosters_are_looked_for_while_it_runs(tmp_path, make_host, monkeypatch):
-    monkeypatch.setattr("murmura.net.host.ROSTER_PERIOD", 0.02)
+    monkeypatch.setattr("flockwise.net.host.ROSTER_PERIOD", 0.02)
     offered = [rosters(PATH)]
 
     async def main():
@@ -305,7 +305,7 @@ def test_what_an_agent_holds_is_given_back_even_if_closing_another_fails(tmp_pat
 
 
 def test_a_link_that_could_not_be_opened_again_is_tried_again(tmp_path, make_host, monkeypatch):
-    monkeypatch.setattr("murmura.net.host.ROSTER_PERIOD", 0.02)
+    monkeypatch.setattr("flockwise.net.host.ROSTER_PERIOD", 0.02)
     failures = [NetworkError("the port is taken")] * 3
 
     async def main():
@@ -384,13 +384,13 @@ class TestMetrics:
             values = self.read(server.port)
         finally:
             server.close()
-        assert values['murmura_updates_total{agent="anna"}'] == "7.0"
-        assert values['murmura_epsilon_spent{agent="anna"}'] == "0.5"
-        assert values['murmura_dropped_total{agent="anna",reason="replayed"}'] == "2.0"
-        assert values['murmura_silenced{agent="ben"}'] == "1.0"
-        assert 'murmura_epsilon_spent{agent="ben"}' not in values
-        assert values["murmura_refused_connections_total"] == "4.0"
-        assert values["murmura_stranger_links_total"] == "5.0"
+        assert values['flockwise_updates_total{agent="anna"}'] == "7.0"
+        assert values['flockwise_epsilon_spent{agent="anna"}'] == "0.5"
+        assert values['flockwise_dropped_total{agent="anna",reason="replayed"}'] == "2.0"
+        assert values['flockwise_silenced{agent="ben"}'] == "1.0"
+        assert 'flockwise_epsilon_spent{agent="ben"}' not in values
+        assert values["flockwise_refused_connections_total"] == "4.0"
+        assert values["flockwise_stranger_links_total"] == "5.0"
 
     def test_there_is_nothing_to_tell_before_the_first_status(self):
         server = MetricsServer(lambda: None)
@@ -421,7 +421,7 @@ class Processes:
                 sys.executable,
                 "-c",
                 "import sys; from pathlib import Path; "
-                "from murmura.net.run import run_folder; run_folder(Path(sys.argv[1]))",
+                "from flockwise.net.run import run_folder; run_folder(Path(sys.argv[1]))",
                 str(self.home(name)),
             ],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")},
@@ -529,8 +529,8 @@ class TestProcesses:
         secret = "gradient = 0.123456"
         code = (
             "import asyncio, sys\n"
-            "from murmura.cli import main\n"
-            "from murmura.net.host import Host\n"
+            "from flockwise.cli import main\n"
+            "from flockwise.net.host import Host\n"
             f"def fail(): raise ZeroDivisionError({secret!r})\n"
             "async def run(self):\n"
             "    asyncio.get_running_loop().call_soon(fail)\n"

@@ -21,14 +21,14 @@ from tests.network.hosts import MAX_BYTES, NETWORK, Recorder, World, enemy, free
 from tests.network.processes import DIMENSION, TOLERANCE, Processes, RealNetwork, wait_for
 from tests.network.signers import Signer
 
-import murmura.net
-from murmura.net.folder import signing_key_of
-from murmura.net.identity import Authority, TlsFiles
-from murmura.net.setup import free_addresses
-from murmura.net.wire import FRAME
-from murmura.net.zenoh_link import SHARE
-from murmura.net.zenoh_settings import Keys
-from murmura.privacy.messages import HEADER, MAGIC
+import flockwise.net
+from flockwise.net.folder import signing_key_of
+from flockwise.net.identity import Authority, TlsFiles
+from flockwise.net.setup import free_addresses
+from flockwise.net.wire import FRAME
+from flockwise.net.zenoh_link import SHARE
+from flockwise.net.zenoh_settings import Keys
+from flockwise.privacy.messages import HEADER, MAGIC
 
 HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
 EDGES = [("anna", "ada"), ("anna", "ben"), ("ben", "carl"), ("ada", "carl")]
@@ -388,8 +388,8 @@ async def beside_a_liar(folder):
     network = RealNetwork(folder, free_addresses("127.0.0.1", 3), tick_rate=100.0)
     files = TlsFiles.of(network.path("agent2") / "identity")
     async with (
-        murmura.net.Agent(network.path("agent0")) as victim,
-        murmura.net.Agent(network.path("agent1")) as other,
+        flockwise.net.Agent(network.path("agent0")) as victim,
+        flockwise.net.Agent(network.path("agent1")) as other,
     ):
         await until(lambda: victim.status.neighbors_up == other.status.neighbors_up == 1)
         async with AsyncExitStack() as links:

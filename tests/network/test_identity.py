@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from murmura.errors import IdentityError, MissingExtra, NetworkError
-from murmura.net import keyfiles
-from murmura.net.certificates import (
+from flockwise.errors import IdentityError, MissingExtra, NetworkError
+from flockwise.net import keyfiles
+from flockwise.net.certificates import (
     Subject,
     certificate_from_pem,
     certificate_to_pem,
@@ -26,7 +26,7 @@ from murmura.net.certificates import (
     key_to_pem,
     new_tls_key,
 )
-from murmura.net.identity import (
+from flockwise.net.identity import (
     Authority,
     Identity,
     Keys,
@@ -37,8 +37,8 @@ from murmura.net.identity import (
     read_signing_key,
     save_signing_key,
 )
-from murmura.net.names import check_name, split_address
-from murmura.net.signing import new_signing_key, public_key_of
+from flockwise.net.names import check_name, split_address
+from flockwise.net.signing import new_signing_key, public_key_of
 
 HERE = "127.0.0.1:7447"
 SECONDS = 10
@@ -118,8 +118,8 @@ def test_two_hosts_of_a_network_know_each_other(authority, tmp_path):
     assert common_name(seen["client"]) == "cy"
     assert seen["server"]["subjectAltName"] == (
         ("IP Address", "127.0.0.1"),
-        ("URI", "murmura:meadow/anna"),
-        ("URI", "murmura:meadow/bo"),
+        ("URI", "flockwise:meadow/anna"),
+        ("URI", "flockwise:meadow/bo"),
     )
 
 
@@ -424,22 +424,22 @@ def raw_request(names, key=None, subject=None):
 
 
 ADDRESS = x509.DNSName("peer.example")
-ANNA = x509.UniformResourceIdentifier("murmura:meadow/anna")
+ANNA = x509.UniformResourceIdentifier("flockwise:meadow/anna")
 GREEDY = {
     "every host of a domain": [x509.DNSName("*.example"), ANNA],
     "two addresses": [ADDRESS, x509.DNSName("other.example"), ANNA],
     "no address": [ANNA],
     "no agent": [ADDRESS],
-    "an agent of another network": [ADDRESS, x509.UniformResourceIdentifier("murmura:forest/anna")],
+    "an agent of another network": [ADDRESS, x509.UniformResourceIdentifier("flockwise:forest/anna")],
     "something else": [ADDRESS, ANNA, x509.RFC822Name("anna@example.org")],
     "an agent twice": [ADDRESS, ANNA, ANNA],
-    "a name that is none": [ADDRESS, x509.UniformResourceIdentifier("murmura:meadow/../anna")],
+    "a name that is none": [ADDRESS, x509.UniformResourceIdentifier("flockwise:meadow/../anna")],
 }
 
 
 def with_proof(certificate_request):
     keys = Keys.new(["anna"])
-    claim = f"murmura enrolment 1/meadow/anna/{certificate_request}".encode()
+    claim = f"flockwise enrolment 1/meadow/anna/{certificate_request}".encode()
     (agent,) = keys.request("meadow", "anna", HERE).agents
     proof = keys.signing["anna"].sign(claim).hex()
     return Request("meadow", certificate_request, [bent(agent, proof=proof)])
@@ -459,7 +459,7 @@ def test_a_request_with_another_kind_of_key_or_name_is_refused(authority):
     key = rsa.generate_private_key(65537, 2048)
     with pytest.raises(IdentityError, match="P-256"):
         authority.certify(with_proof(raw_request([ADDRESS, ANNA], key)), {})
-    unit = x509.NameAttribute(x509.oid.NameOID.ORGANIZATIONAL_UNIT_NAME, "murmura authority")
+    unit = x509.NameAttribute(x509.oid.NameOID.ORGANIZATIONAL_UNIT_NAME, "flockwise authority")
     more = x509.Name([*Subject("meadow", "anna", "127.0.0.1", ("anna",)).name(), unit])
     with pytest.raises(IdentityError, match="names more"):
         authority.certify(with_proof(raw_request([ADDRESS, ANNA], subject=more)), {})
@@ -542,15 +542,15 @@ def test_an_address_that_cannot(address):
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
     for module in (
-        "murmura.net.wire",
-        "murmura.net.signing",
-        "murmura.net.identity",
-        "murmura.net.certificates",
+        "flockwise.net.wire",
+        "flockwise.net.signing",
+        "flockwise.net.identity",
+        "flockwise.net.certificates",
     ):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'murmura\[net\]'"):
-        importlib.import_module("murmura.net.wire")
-    with pytest.raises(MissingExtra, match=r"pip install 'murmura\[net\]'"):
-        importlib.import_module("murmura.net.identity")
+    with pytest.raises(MissingExtra, match=r"pip install 'flockwise\[net\]'"):
+        importlib.import_module("flockwise.net.wire")
+    with pytest.raises(MissingExtra, match=r"pip install 'flockwise\[net\]'"):
+        importlib.import_module("flockwise.net.identity")

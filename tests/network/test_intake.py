@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.signers import BOUND, NETWORK, WEIGHT, Signer, counts, intake_of
 
-from murmura.agent import Message
-from murmura.errors import IdentityError, NetworkError
-from murmura.net.intake import MAX_STAGES, REMEMBERED, Echo, NeighborKey
-from murmura.net.outbox import Signer as OwnSigner
-from murmura.net.rate import SECOND, RateLimit
-from murmura.net.signing import Verifier
-from murmura.net.wire import FORMAT, FRAME, Greeting, greet, limit
-from murmura.privacy.messages import HEADER, MAGIC, Relay, encode
+from flockwise.agent import Message
+from flockwise.errors import IdentityError, NetworkError
+from flockwise.net.intake import MAX_STAGES, REMEMBERED, Echo, NeighborKey
+from flockwise.net.outbox import Signer as OwnSigner
+from flockwise.net.rate import SECOND, RateLimit
+from flockwise.net.signing import Verifier
+from flockwise.net.wire import FORMAT, FRAME, Greeting, greet, limit
+from flockwise.privacy.messages import HEADER, MAGIC, Relay, encode
 
 ME, BO, CY, EVE = Signer("me"), Signer("bo"), Signer("cy"), Signer("eve")
 DIMENSION = 3

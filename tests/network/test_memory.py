@@ -1,6 +1,6 @@
 """The network in memory: who hears whom, and when."""
 
-from murmura.net.memory import Letter, MemoryNetwork
+from flockwise.net.memory import Letter, MemoryNetwork
 
 
 class Ear:

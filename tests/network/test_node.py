@@ -7,29 +7,29 @@ import numpy as np
 import pytest
 from tests.support import random_problem
 
-from murmura.data import Population
-from murmura.engine import Conditions
-from murmura.engine.reference import ReferenceEngine, SimulatedClock
-from murmura.errors import LedgerError, NetworkError, PrivacyError
-from murmura.graph import SimilarityGraph
-from murmura.method import CoordinateDescent, PrivateUpdates
-from murmura.net.intake import Intake, NeighborKey
-from murmura.net.learner import Protection, Settings, make_agent
-from murmura.net.memory import MemoryNetwork
-from murmura.net.node import GREETING_GAP, GREETING_PERIOD, PATIENCE, WRITING_GAP, Node
-from murmura.net.outbox import GateOutbox, PlainOutbox, Signer
-from murmura.net.signing import new_signing_key, public_key_of
-from murmura.net.store import MemoryStore
-from murmura.net.time import SECOND, ManualTime, PoissonClock, RealTime
-from murmura.net.wire import Greeting, ModelBody, PrivacyLabel, greet, open_greeting, open_signed, sign
-from murmura.objective import Logistic, Problem, Quadratic
-from murmura.privacy.budget import Budget
-from murmura.privacy.gate import Gate
-from murmura.privacy.ledger import MemoryLedger
-from murmura.privacy.mechanisms import Gaussian
-from murmura.privacy.messages import decode, encode
-from murmura.privacy.noise import SimulatedNoise
-from murmura.privacy.plan import Plan
+from flockwise.data import Population
+from flockwise.engine import Conditions
+from flockwise.engine.reference import ReferenceEngine, SimulatedClock
+from flockwise.errors import LedgerError, NetworkError, PrivacyError
+from flockwise.graph import SimilarityGraph
+from flockwise.method import CoordinateDescent, PrivateUpdates
+from flockwise.net.intake import Intake, NeighborKey
+from flockwise.net.learner import Protection, Settings, make_agent
+from flockwise.net.memory import MemoryNetwork
+from flockwise.net.node import GREETING_GAP, GREETING_PERIOD, PATIENCE, WRITING_GAP, Node
+from flockwise.net.outbox import GateOutbox, PlainOutbox, Signer
+from flockwise.net.signing import new_signing_key, public_key_of
+from flockwise.net.store import MemoryStore
+from flockwise.net.time import SECOND, ManualTime, PoissonClock, RealTime
+from flockwise.net.wire import Greeting, ModelBody, PrivacyLabel, greet, open_greeting, open_signed, sign
+from flockwise.objective import Logistic, Problem, Quadratic
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.ledger import MemoryLedger
+from flockwise.privacy.mechanisms import Gaussian
+from flockwise.privacy.messages import decode, encode
+from flockwise.privacy.noise import SimulatedNoise
+from flockwise.privacy.plan import Plan
 
 NETWORK = "test"
 SETTINGS = Settings(Quadratic(), tradeoff=1.0, max_samples=4, feature_bound=1.0)

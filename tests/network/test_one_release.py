@@ -10,26 +10,26 @@ import numpy as np
 import pytest
 from tests.network.conversations import ring_with_chords
 
-from murmura import linear_classification
-from murmura.cli.members import members_of
-from murmura.config import Config, build
-from murmura.errors import ConfigError, NetworkError
-from murmura.method.conversation import TalkingAgent
-from murmura.method.finish import finish_along_directions
-from murmura.method.lowpass.network import converse
-from murmura.net.folder import AgentFolder, OwnBudget, write_points
-from murmura.net.memory import MemoryNetwork
-from murmura.net.one_release import CLIP, conversation_about, public_side
-from murmura.net.resident import open_resident
-from murmura.net.setup import Member, create_network, free_addresses
-from murmura.net.signing import Verifier
-from murmura.net.task import Task
-from murmura.net.time import SECOND, ManualTime
-from murmura.objective.solitary import solve_local_models
-from murmura.privacy.ledger import Ledger
-from murmura.privacy.mechanisms import Gaussian
-from murmura.privacy.real_noise import real_event
-from murmura.results.own import OwnModels
+from flockwise import linear_classification
+from flockwise.cli.members import members_of
+from flockwise.config import Config, build
+from flockwise.errors import ConfigError, NetworkError
+from flockwise.method.conversation import TalkingAgent
+from flockwise.method.finish import finish_along_directions
+from flockwise.method.lowpass.network import converse
+from flockwise.net.folder import AgentFolder, OwnBudget, write_points
+from flockwise.net.memory import MemoryNetwork
+from flockwise.net.one_release import CLIP, conversation_about, public_side
+from flockwise.net.resident import open_resident
+from flockwise.net.setup import Member, create_network, free_addresses
+from flockwise.net.signing import Verifier
+from flockwise.net.task import Task
+from flockwise.net.time import SECOND, ManualTime
+from flockwise.objective.solitary import solve_local_models
+from flockwise.privacy.ledger import Ledger
+from flockwise.privacy.mechanisms import Gaussian
+from flockwise.privacy.real_noise import real_event
+from flockwise.results.own import OwnModels
 
 N_AGENTS = 6
 DIMENSION = 3

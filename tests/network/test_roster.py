@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import random_weights
 
-from murmura.errors import IdentityError, NetworkError
-from murmura.graph import SimilarityGraph
-from murmura.net.identity import Authority, Keys, enroll
-from murmura.net.intake import NeighborKey
-from murmura.net.roster import (
+from flockwise.errors import IdentityError, NetworkError
+from flockwise.graph import SimilarityGraph
+from flockwise.net.identity import Authority, Keys, enroll
+from flockwise.net.intake import NeighborKey
+from flockwise.net.roster import (
     Link,
     Place,
     check_belongs,
@@ -129,7 +129,7 @@ def test_a_later_format_asks_for_a_newer_program():
     [b"{}\n", b"\xff\n", b"[" * 10**5, b'{"network": "meadow"}\n'],
 )
 def test_even_what_is_signed_has_to_be_a_roster(body):
-    data = b"murmura roster 1\n" + AUTHORITY.sign(b"murmura roster 1\n" + body).hex().encode() + b"\n" + body
+    data = b"flockwise roster 1\n" + AUTHORITY.sign(b"flockwise roster 1\n" + body).hex().encode() + b"\n" + body
     with pytest.raises(IdentityError, match="cannot be used"):
         read_neighborhood(data, OWN.agent, TRUST)
 

@@ -7,12 +7,12 @@ import stat
 import numpy as np
 import pytest
 
-from murmura.errors import IdentityError, NetworkError
-from murmura.graph import SimilarityGraph
-from murmura.net.folder import AgentFolder, HostFolder, OwnBudget
-from murmura.net.joining import accept_reply, answer_request, make_request
-from murmura.net.setup import Blueprint, Member, create_network, host_together
-from murmura.net.task import Task
+from flockwise.errors import IdentityError, NetworkError
+from flockwise.graph import SimilarityGraph
+from flockwise.net.folder import AgentFolder, HostFolder, OwnBudget
+from flockwise.net.joining import accept_reply, answer_request, make_request
+from flockwise.net.setup import Blueprint, Member, create_network, host_together
+from flockwise.net.task import Task
 
 BUDGET = OwnBudget(epsilon=1.0, delta=1e-5, updates=3, clip=0.5)
 NAMES = ("ann", "bob", "cy", "dee")
@@ -163,7 +163,7 @@ def test_a_request_that_cannot_be_met_changes_nothing(tmp_path, name, weights, m
     before = {p: p.read_bytes() for p in (tmp_path / "net").rglob("*") if p.is_file()}
     with pytest.raises(Exception, match=message) as refused:
         answer_request(tmp_path / "net", request, "127.0.0.1:7100", weights, tmp_path / "reply")
-    assert type(refused.value).__module__ == "murmura.errors"
+    assert type(refused.value).__module__ == "flockwise.errors"
     assert {p: p.read_bytes() for p in (tmp_path / "net").rglob("*") if p.is_file()} == before
     assert not (tmp_path / "reply").exists()
 

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from murmura.errors import NetworkError
-from murmura.net.store import NAME, Batch, FileStore, MemoryStore, Sent
+from flockwise.errors import NetworkError
+from flockwise.net.store import NAME, Batch, FileStore, MemoryStore, Sent
 
 BATCH = Batch(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 1.0]))
 
@@ -61,7 +61,7 @@ def test_a_folder_cannot_run_twice_at_once(tmp_path):
 
 
 def test_a_folder_cannot_run_in_two_processes(tmp_path):
-    program = f"from murmura.net.store import FileStore\nFileStore({str(tmp_path)!r}, 'me')"
+    program = f"from flockwise.net.store import FileStore\nFileStore({str(tmp_path)!r}, 'me')"
     with FileStore(tmp_path, "me"):
         second = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert second.returncode == 1
@@ -71,7 +71,7 @@ def test_a_folder_cannot_run_in_two_processes(tmp_path):
 def test_a_killed_process_frees_its_folder_and_keeps_what_it_saved(tmp_path):
     program = (
         "import os, signal\n"
-        "from murmura.net.store import FileStore, Sent\n"
+        "from flockwise.net.store import FileStore, Sent\n"
         f"store = FileStore({str(tmp_path)!r}, 'me')\n"
         "store.save_sent(Sent(3, b'three'))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

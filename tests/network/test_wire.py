@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.signers import Signer
 
-from murmura.net import wire
-from murmura.net.signing import holds
-from murmura.net.wire import (
+from flockwise.net import wire
+from flockwise.net.signing import holds
+from flockwise.net.wire import (
     FORMAT,
     FRAME,
     MAX_NUMBER,
@@ -28,7 +28,7 @@ from murmura.net.wire import (
     open_signed,
     sign,
 )
-from murmura.privacy.messages import HEADER, MAGIC, encode
+from flockwise.privacy.messages import HEADER, MAGIC, encode
 
 ANNA = Signer("anna")
 PLENTY = 2**16

@@ -8,10 +8,10 @@ import pytest
 import zenoh
 from tests.network.hosts import MAX_BYTES, Recorder, World, keys_of, until
 
-from murmura.errors import NetworkError
-from murmura.net.identity import TlsFiles
-from murmura.net.zenoh_link import Arrival
-from murmura.net.zenoh_settings import Neighborhoods, check_host, endpoint, session_settings
+from flockwise.errors import NetworkError
+from flockwise.net.identity import TlsFiles
+from flockwise.net.zenoh_link import Arrival
+from flockwise.net.zenoh_settings import Neighborhoods, check_host, endpoint, session_settings
 
 HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
 EDGES = [("anna", "ada"), ("anna", "ben"), ("ben", "carl"), ("ada", "carl")]
@@ -134,10 +134,10 @@ class TestSettings:
             for k in r["key_exprs"]
         }
         assert speaks == {
-            ("ingress", "murmura/meadow/east/**"),
-            ("egress", "murmura/meadow/north/model/anna"),
-            ("egress", "murmura/meadow/north/alive/anna/*"),
-            ("egress", "murmura/meadow/north/to/ben/*"),
+            ("ingress", "flockwise/meadow/east/**"),
+            ("egress", "flockwise/meadow/north/model/anna"),
+            ("egress", "flockwise/meadow/north/alive/anna/*"),
+            ("egress", "flockwise/meadow/north/to/ben/*"),
         }
         assert [subject["cert_common_names"] for subject in control["subjects"]] == [["east"]]
 
@@ -171,7 +171,7 @@ def test_two_addresses_for_one_host_are_refused(tmp_path):
 
 
 def test_a_port_that_is_taken_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("murmura.net.zenoh_settings.LISTEN_TIMEOUT_MS", 100)
+    monkeypatch.setattr("flockwise.net.zenoh_settings.LISTEN_TIMEOUT_MS", 100)
 
     async def main():
         world = World(tmp_path, {"north": ["anna"], "east": ["ben"]})
@@ -186,8 +186,8 @@ def test_a_port_that_is_taken_is_named(tmp_path, monkeypatch):
 
 def test_who_speaks_long_after_it_went_is_there_until_it_falls_silent(tmp_path, monkeypatch):
     """zenoh may miss that an agent is back, where its host opened its session anew during a partition."""
-    monkeypatch.setattr("murmura.net.zenoh_link.ON_THE_WAY", 0.2)
-    monkeypatch.setattr("murmura.net.zenoh_link.LONGEST_SILENCE", 0.2)
+    monkeypatch.setattr("flockwise.net.zenoh_link.ON_THE_WAY", 0.2)
+    monkeypatch.setattr("flockwise.net.zenoh_link.LONGEST_SILENCE", 0.2)
 
     async def main():
         world = World(tmp_path, HOSTS)

@@ -16,12 +16,12 @@ from scipy.optimize import brentq
 from scipy.stats import binom, laplace, norm
 from tests.noisy_descent import clipped_in_l1, descend, even_problem, exact_expected_gaps, quadratic_form
 
-from murmura.data import Population, linear_classification
-from murmura.graph import GraphSource, SimilarityGraph, angular_graph
-from murmura.objective import Huber, LocalObjective, Logistic, Problem, Quadratic, gradient_bound
-from murmura.objective.private_theory import utility_theory
-from murmura.privacy.accounting.theorem1 import compose
-from murmura.privacy.budget import default_delta
+from flockwise.data import Population, linear_classification
+from flockwise.graph import GraphSource, SimilarityGraph, angular_graph
+from flockwise.objective import Huber, LocalObjective, Logistic, Problem, Quadratic, gradient_bound
+from flockwise.objective.private_theory import utility_theory
+from flockwise.privacy.accounting.theorem1 import compose
+from flockwise.privacy.budget import default_delta
 
 PUBLISHED_DELTA = math.exp(-5)
 

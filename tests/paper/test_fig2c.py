@@ -11,9 +11,9 @@ from experiments.sparse_models import solve_sparse_models
 from experiments.synthetic import network
 from experiments.workbook import Workbook
 
-from murmura.objective import solve_local_models
-from murmura.report.plots import Picture
-from murmura.report.svg import inline_svg
+from flockwise.objective import solve_local_models
+from flockwise.report.plots import Picture
+from flockwise.report.svg import inline_svg
 
 TUNING_SEED = 1_000_000
 

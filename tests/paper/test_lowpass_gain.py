@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from murmura import Logistic, Problem, SimilarityGraph, angular_graph, linear_classification
-from murmura.graph import knn_graph
-from murmura.method.lowpass import LowPass
-from murmura.objective.solitary import solve_local_models
-from murmura.privacy.budget import Budget
+from flockwise import Logistic, Problem, SimilarityGraph, angular_graph, linear_classification
+from flockwise.graph import knn_graph
+from flockwise.method.lowpass import LowPass
+from flockwise.objective.solitary import solve_local_models
+from flockwise.privacy.budget import Budget
 
 pytestmark = pytest.mark.paper
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numba import get_num_threads, set_num_threads
 
-from murmura import Budget, Local, Logistic, Problem, angular_graph, linear_classification
-from murmura.planner import PublicFacts, plan_run
-from murmura.planner.candidates import candidates
-from murmura.planner.outcome import outcome
-from murmura.results.metrics import agent_metrics
+from flockwise import Budget, Local, Logistic, Problem, angular_graph, linear_classification
+from flockwise.planner import PublicFacts, plan_run
+from flockwise.planner.candidates import candidates
+from flockwise.planner.outcome import outcome
+from flockwise.results.metrics import agent_metrics
 
 pytestmark = pytest.mark.paper
 

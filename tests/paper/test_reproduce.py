@@ -10,8 +10,8 @@ from experiments.result import Result
 from experiments.scale import Scale
 from experiments.workbook import Workbook
 
-from murmura.report.plots import Picture
-from murmura.report.svg import inline_svg
+from flockwise.report.plots import Picture
+from flockwise.report.svg import inline_svg
 
 pytestmark = pytest.mark.paper
 

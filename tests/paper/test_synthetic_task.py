@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmura import (
+from flockwise import (
     CoordinateDescent,
     GossipADMM,
     Local,
@@ -15,7 +15,7 @@ from murmura import (
     simulate,
     solve_optimum,
 )
-from murmura.results import metrics_by_sample_count
+from flockwise.results import metrics_by_sample_count
 
 pytestmark = pytest.mark.slow
 

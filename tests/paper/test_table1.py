@@ -35,9 +35,9 @@ from experiments.result import Result, Row
 from experiments.scale import Scale
 from experiments.workbook import Workbook
 
-from murmura.graph import knn_graph
-from murmura.privacy.accounting import accountant_by_name
-from murmura.privacy.budget import Budget
+from flockwise.graph import knn_graph
+from flockwise.privacy.accounting import accountant_by_name
+from flockwise.privacy.budget import Budget
 
 N_MOVIES, N_AGENTS, COUNT = 120, 80, 12
 DELTA = math.exp(-5)
@@ -268,8 +268,8 @@ def test_a_goal_that_is_missed_is_said_to_be_missed() -> None:
 
 
 needs_movielens = pytest.mark.skipif(
-    not Path(os.environ.get("MURMURA_DATA", "/nowhere"), "ml-100k", "u.data").is_file(),
-    reason="MURMURA_DATA names no folder with ml-100k",
+    not Path(os.environ.get("FLOCKWISE_DATA", "/nowhere"), "ml-100k", "u.data").is_file(),
+    reason="FLOCKWISE_DATA names no folder with ml-100k",
 )
 
 

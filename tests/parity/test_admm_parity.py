@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmura.data import Population
-from murmura.engine.run import simulate
-from murmura.graph import SimilarityGraph
-from murmura.method import GossipADMM
-from murmura.objective import Logistic, Loss, Problem, Softmax
-from murmura.results.trajectory import Trajectory
+from flockwise.data import Population
+from flockwise.engine.run import simulate
+from flockwise.graph import SimilarityGraph
+from flockwise.method import GossipADMM
+from flockwise.objective import Logistic, Loss, Problem, Softmax
+from flockwise.results.trajectory import Trajectory
 
 
 def random_problem(n_agents, seed, *, loss: Loss = Logistic(), density=0.3, dimension=3, dtype="float64"):  # noqa: B008

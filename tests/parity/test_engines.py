@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support import LOSSES, random_problem
 
-from murmura.engine import Conditions, simulate
-from murmura.method import CoordinateDescent, ModelPropagation
+from flockwise.engine import Conditions, simulate
+from flockwise.method import CoordinateDescent, ModelPropagation
 
 METHODS = (CoordinateDescent(), CoordinateDescent("local"), ModelPropagation())
 HARSH = Conditions(

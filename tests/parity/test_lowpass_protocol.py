@@ -10,19 +10,19 @@ import pytest
 from scipy.sparse import csgraph
 from tests.support import random_problem
 
-from murmura import Population, Problem, SimilarityGraph, angular_graph, linear_classification
-from murmura.engine import simulate
-from murmura.errors import SimulationError
-from murmura.method.conversation import Public
-from murmura.method.lowpass import LowPass, choice, filter, gossip, network, protocol, reach, rows
-from murmura.method.lowpass.gossip import Neighborhood
-from murmura.method.lowpass.network import run_protocol
-from murmura.method.lowpass.protocol import LowPassAgent
-from murmura.method.output_perturbation import OutputPerturbation
-from murmura.method.released import Released
-from murmura.objective import Huber, Quadratic
-from murmura.privacy.budget import Budget
-from murmura.privacy.messages import Relay
+from flockwise import Population, Problem, SimilarityGraph, angular_graph, linear_classification
+from flockwise.engine import simulate
+from flockwise.errors import SimulationError
+from flockwise.method.conversation import Public
+from flockwise.method.lowpass import LowPass, choice, filter, gossip, network, protocol, reach, rows
+from flockwise.method.lowpass.gossip import Neighborhood
+from flockwise.method.lowpass.network import run_protocol
+from flockwise.method.lowpass.protocol import LowPassAgent
+from flockwise.method.output_perturbation import OutputPerturbation
+from flockwise.method.released import Released
+from flockwise.objective import Huber, Quadratic
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.messages import Relay
 
 BUDGET = Budget(1.0, math.exp(-5))
 
@@ -192,8 +192,8 @@ def test_what_makes_relays_cannot_be_given_a_population():
     ]
     for module in (protocol, gossip, reach, choice, rows, filter):
         source = inspect.getsource(module)
-        assert "murmura.data" not in source
-        assert "murmura.objective" not in source
+        assert "flockwise.data" not in source
+        assert "flockwise.objective" not in source
         assert not {"Population", "Problem", "SimilarityGraph"} & set(vars(module))
 
 

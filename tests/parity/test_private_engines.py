@@ -8,10 +8,10 @@ import pytest
 from tests.parity.test_engines import HARSH, assert_same_run
 from tests.support import LOSSES, random_problem
 
-from murmura.engine import Conditions, simulate
-from murmura.method import CoordinateDescent, PrivateUpdates, PublicModels
-from murmura.objective import Problem
-from murmura.privacy.budget import Budget
+from flockwise.engine import Conditions, simulate
+from flockwise.method import CoordinateDescent, PrivateUpdates, PublicModels
+from flockwise.objective import Problem
+from flockwise.privacy.budget import Budget
 
 UPDATES = 6
 KINDS = {

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from tests.support import random_problem
 
-from murmura import Problem, SimilarityGraph, linear_classification
-from murmura.method import conversation, quality, release_once, release_once_protocol, shrinkage
-from murmura.method.conversation import Public, TalkingAgent
-from murmura.method.finish import finish_along_directions
-from murmura.method.lowpass.network import converse
-from murmura.method.lowpass.rows import public_noise
-from murmura.method.point_mean import signal_power
-from murmura.method.release_once import PROPAGATION_TRADEOFF, ReleaseOnce
-from murmura.method.release_once_protocol import find_direction
-from murmura.method.released import Released
-from murmura.objective import PropagationObjective
-from murmura.privacy.budget import Budget
+from flockwise import Problem, SimilarityGraph, linear_classification
+from flockwise.method import conversation, quality, release_once, release_once_protocol, shrinkage
+from flockwise.method.conversation import Public, TalkingAgent
+from flockwise.method.finish import finish_along_directions
+from flockwise.method.lowpass.network import converse
+from flockwise.method.lowpass.rows import public_noise
+from flockwise.method.point_mean import signal_power
+from flockwise.method.release_once import PROPAGATION_TRADEOFF, ReleaseOnce
+from flockwise.method.release_once_protocol import find_direction
+from flockwise.method.released import Released
+from flockwise.objective import PropagationObjective
+from flockwise.privacy.budget import Budget
 
 BUDGET = Budget(1.0, math.exp(-5))
 
@@ -115,6 +115,6 @@ def test_what_makes_relays_cannot_be_given_a_population():
     assert list(inspect.signature(find_direction).parameters) == ["number", "public", "weights", "tradeoff"]
     for module in (release_once_protocol, conversation, quality, shrinkage):
         source = inspect.getsource(module)
-        assert "murmura.data" not in source
-        assert "murmura.objective" not in source
+        assert "flockwise.data" not in source
+        assert "flockwise.objective" not in source
         assert not {"Population", "Problem", "SimilarityGraph"} & set(vars(module))

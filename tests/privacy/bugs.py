@@ -7,10 +7,10 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from murmura.privacy import ledger_file
-from murmura.privacy.entries import Account, Row
-from murmura.privacy.ledger_file import LedgerFile
-from murmura.privacy.messages import Release, encode
+from flockwise.privacy import ledger_file
+from flockwise.privacy.entries import Account, Row
+from flockwise.privacy.ledger_file import LedgerFile
+from flockwise.privacy.messages import Release, encode
 
 
 class Bug:

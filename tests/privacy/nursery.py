@@ -15,7 +15,7 @@ import traceback
 
 from tests.privacy import worker
 
-from murmura.privacy.noise import SecureNoise
+from flockwise.privacy.noise import SecureNoise
 
 
 def start(arguments: dict) -> int:

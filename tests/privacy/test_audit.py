@@ -18,20 +18,20 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import murmura.audit
-import murmura.method.descent
-import murmura.method.private_updates
-import murmura.privacy.gate
-import murmura.privacy.noise_plan
-import murmura.privacy.plan
-from murmura.audit import every_attack
-from murmura.cli.audit import audit
-from murmura.data import Population
-from murmura.objective import Problem
-from murmura.privacy.audit import audit_one
-from murmura.privacy.audit.gate import SAMPLES
-from murmura.privacy.noise import SecureNoise, SimulatedNoise
-from murmura.randomness.noise import KINDS, standard_noise
+import flockwise.audit
+import flockwise.method.descent
+import flockwise.method.private_updates
+import flockwise.privacy.gate
+import flockwise.privacy.noise_plan
+import flockwise.privacy.plan
+from flockwise.audit import every_attack
+from flockwise.cli.audit import audit
+from flockwise.data import Population
+from flockwise.objective import Problem
+from flockwise.privacy.audit import audit_one
+from flockwise.privacy.audit.gate import SAMPLES
+from flockwise.privacy.noise import SecureNoise, SimulatedNoise
+from flockwise.randomness.noise import KINDS, standard_noise
 
 pytestmark = pytest.mark.privacy
 
@@ -79,7 +79,7 @@ def test_the_honest_audit_never_measures_more_than_is_claimed(tmp_path):
 
 def test_a_leak_ends_the_command_with_code_1(tmp_path, monkeypatch):
     leaky = dataclasses.replace(attack_on("laplace"), noise=ForASum)
-    monkeypatch.setattr(murmura.audit, "every_attack", lambda *, with_secure_noise: [leaky])
+    monkeypatch.setattr(flockwise.audit, "every_attack", lambda *, with_secure_noise: [leaky])
     result, (row,) = run_audit(tmp_path, "--runs", "0.3")
     assert result.exit_code == 1
     assert row["lower_bound"] > row["claimed_epsilon"]
@@ -91,18 +91,18 @@ def test_a_leak_ends_the_command_with_code_1(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "knorm"])
 def test_a_forgotten_factor_2_in_the_gate(monkeypatch, name):
-    honest = murmura.privacy.gate.clip_rows
+    honest = flockwise.privacy.gate.clip_rows
     monkeypatch.setattr(
-        murmura.privacy.gate, "clip_rows", lambda rows, bound, norm: honest(rows, 2 * bound, norm)
+        flockwise.privacy.gate, "clip_rows", lambda rows, bound, norm: honest(rows, 2 * bound, norm)
     )
     assert_caught(attack_on(name))
 
 
 @pytest.mark.parametrize("name", ["secure laplace", "secure gaussian"])
 def test_a_forgotten_factor_2_on_the_integer_path(monkeypatch, name):
-    honest = murmura.privacy.gate.sum_on_grid
+    honest = flockwise.privacy.gate.sum_on_grid
     monkeypatch.setattr(
-        murmura.privacy.gate,
+        flockwise.privacy.gate,
         "sum_on_grid",
         lambda rows, bound, norm, grid: honest(rows, 2 * bound, norm, grid),
     )
@@ -110,13 +110,13 @@ def test_a_forgotten_factor_2_on_the_integer_path(monkeypatch, name):
 
 
 def with_sensitivities_divided_by(divisor, monkeypatch):
-    honest = murmura.method.private_updates.plan_noise
+    honest = flockwise.method.private_updates.plan_noise
 
     def wrong(*arguments, **options):
         plan = honest(*arguments, **options)
         return dataclasses.replace(plan, sensitivities=plan.sensitivities / divisor)
 
-    monkeypatch.setattr(murmura.method.private_updates, "plan_noise", wrong)
+    monkeypatch.setattr(flockwise.method.private_updates, "plan_noise", wrong)
 
 
 @pytest.mark.parametrize("updates", [1, 10])
@@ -150,25 +150,25 @@ def test_noise_for_a_mean_on_a_sum_in_the_engine(monkeypatch):
 
 
 def test_l2_clipping_with_l1_noise_in_the_gate(monkeypatch):
-    honest = murmura.privacy.gate.clip_rows
+    honest = flockwise.privacy.gate.clip_rows
     monkeypatch.setattr(
-        murmura.privacy.gate, "clip_rows", lambda rows, bound, norm: honest(rows, bound, "l2")
+        flockwise.privacy.gate, "clip_rows", lambda rows, bound, norm: honest(rows, bound, "l2")
     )
     assert_caught(attack_on("l1 clipping"), share=1.0)
 
 
 def test_l2_clipping_with_l1_noise_on_the_integer_path(monkeypatch):
-    honest = murmura.privacy.gate.sum_on_grid
+    honest = flockwise.privacy.gate.sum_on_grid
     monkeypatch.setattr(
-        murmura.privacy.gate, "sum_on_grid", lambda rows, bound, norm, grid: honest(rows, bound, "l2", grid)
+        flockwise.privacy.gate, "sum_on_grid", lambda rows, bound, norm, grid: honest(rows, bound, "l2", grid)
     )
     assert_caught(attack_on("secure l1 clipping"), share=1.0)
 
 
 def test_l2_clipping_with_l1_noise_in_the_engine(monkeypatch):
-    honest = murmura.method.descent.slope_bounds
+    honest = flockwise.method.descent.slope_bounds
     monkeypatch.setattr(
-        murmura.method.descent, "slope_bounds", lambda features, clip, norm: honest(features, clip, "l2")
+        flockwise.method.descent, "slope_bounds", lambda features, clip, norm: honest(features, clip, "l2")
     )
     assert_caught(attack_on("descent, l1 clipping"))
 
@@ -178,16 +178,16 @@ def test_l2_clipping_with_l1_noise_in_the_engine(monkeypatch):
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
 def test_no_composition_in_a_plan(monkeypatch, name):
-    calibrate, composed = murmura.privacy.plan.calibrate, murmura.privacy.plan.composed_epsilon
+    calibrate, composed = flockwise.privacy.plan.calibrate, flockwise.privacy.plan.composed_epsilon
     monkeypatch.setattr(
-        murmura.privacy.plan,
+        flockwise.privacy.plan,
         "calibrate",
         lambda budget, event, accountant, *, updates, costs: (
             calibrate(budget, event, accountant, updates=1) * updates
         ),
     )
     monkeypatch.setattr(
-        murmura.privacy.plan,
+        flockwise.privacy.plan,
         "composed_epsilon",
         lambda accountant, events, delta: composed(accountant, events[:1], delta),
     )
@@ -196,9 +196,9 @@ def test_no_composition_in_a_plan(monkeypatch, name):
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_no_composition_in_the_engine(monkeypatch, mechanism):
-    calibrate = murmura.privacy.noise_plan.calibrate
+    calibrate = flockwise.privacy.noise_plan.calibrate
     monkeypatch.setattr(
-        murmura.privacy.noise_plan,
+        flockwise.privacy.noise_plan,
         "calibrate",
         lambda budget, event, accountant, *, costs: (
             calibrate(budget, event, accountant, updates=1) * len(costs)
@@ -209,14 +209,14 @@ def test_no_composition_in_the_engine(monkeypatch, mechanism):
 
 def test_a_warm_start_outside_the_plan(monkeypatch):
     """The start and the updates spend the whole budget each: one plan has to cover both."""
-    honest = murmura.privacy.noise_plan.calibrate
+    honest = flockwise.privacy.noise_plan.calibrate
 
     def apart(budget, event, accountant, *, costs):
         return honest(budget, event, accountant, updates=1) + honest(
             budget, event, accountant, updates=len(costs) - 1
         )
 
-    monkeypatch.setattr(murmura.privacy.noise_plan, "calibrate", apart)
+    monkeypatch.setattr(flockwise.privacy.noise_plan, "calibrate", apart)
     assert_caught(attack_on("descent, warm start"), share=1.0)
 
 

@@ -24,8 +24,8 @@ from typing import IO
 import pytest
 from tests.privacy import nursery, witness, worker
 
-from murmura.errors import LedgerError
-from murmura.privacy.ledger_file import NAME, read_statement
+from flockwise.errors import LedgerError
+from flockwise.privacy.ledger_file import NAME, read_statement
 
 pytestmark = [
     pytest.mark.privacy,

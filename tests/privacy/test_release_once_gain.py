@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from murmura import (
+from flockwise import (
     Local,
     Logistic,
     Problem,
@@ -18,9 +18,9 @@ from murmura import (
     linear_classification,
     simulate,
 )
-from murmura.method.release_once import ReleaseOnce
-from murmura.privacy.budget import Budget
-from murmura.results.metrics import agent_metrics
+from flockwise.method.release_once import ReleaseOnce
+from flockwise.privacy.budget import Budget
+from flockwise.results.metrics import agent_metrics
 
 pytestmark = pytest.mark.privacy
 

@@ -1,6 +1,6 @@
 """One life of a real agent: open the ledger, send the last release again, go on until the plan is spent.
 
-It may be told to kill itself before the n-th line of code that it runs, in Murmura's privacy package or in
+It may be told to kill itself before the n-th line of code that it runs, in Flockwise's privacy package or in
 this file: so a test can end it at every boundary between two steps without a word of it in the package.
 """
 
@@ -17,22 +17,22 @@ import numpy as np
 from tests.privacy import bugs
 from tests.privacy.witness import frame
 
-import murmura.privacy
-from murmura.errors import BudgetSpent, LedgerError
-from murmura.privacy.budget import Budget
-from murmura.privacy.gate import Gate
-from murmura.privacy.grid import grid_for_mean
-from murmura.privacy.ledger import Ledger
-from murmura.privacy.ledger_file import NAME
-from murmura.privacy.mechanisms import Gaussian
-from murmura.privacy.noise import SecureNoise
-from murmura.privacy.plan import Plan
+import flockwise.privacy
+from flockwise.errors import BudgetSpent, LedgerError
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.grid import grid_for_mean
+from flockwise.privacy.ledger import Ledger
+from flockwise.privacy.ledger_file import NAME
+from flockwise.privacy.mechanisms import Gaussian
+from flockwise.privacy.noise import SecureNoise
+from flockwise.privacy.plan import Plan
 
 BUDGET = Budget(1.0, 1e-5)
 SAMPLES, DIMENSION, CLIP = 10, 4, 1.0
 LEDGER_IN_USE = 3
 
-TRACED = (str(Path(murmura.privacy.__file__).parent), __file__)
+TRACED = (str(Path(flockwise.privacy.__file__).parent), __file__)
 
 
 def plan(updates: int) -> Plan:

@@ -8,13 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.support import LOSSES, random_problem, random_weights
 
-from murmura.agent import Agent
-from murmura.data import Population
-from murmura.engine import Conditions, simulate
-from murmura.engine.state import first_ticks
-from murmura.graph import SimilarityGraph
-from murmura.method import CoordinateDescent
-from murmura.objective import Problem
+from flockwise.agent import Agent
+from flockwise.data import Population
+from flockwise.engine import Conditions, simulate
+from flockwise.engine.state import first_ticks
+from flockwise.graph import SimilarityGraph
+from flockwise.method import CoordinateDescent
+from flockwise.objective import Problem
 
 
 class NoClock:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from murmura.errors import BudgetSpent, PrivacyError
-from murmura.privacy.accounting import accountant_by_name, calibrate
-from murmura.privacy.budget import Budget
-from murmura.privacy.filters import GdpFilter, PureFilter, ZcdpFilter, filter_from_json
-from murmura.privacy.mechanisms import Gaussian, Laplace
-from murmura.privacy.plan import Plan
+from flockwise.errors import BudgetSpent, PrivacyError
+from flockwise.privacy.accounting import accountant_by_name, calibrate
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.filters import GdpFilter, PureFilter, ZcdpFilter, filter_from_json
+from flockwise.privacy.mechanisms import Gaussian, Laplace
+from flockwise.privacy.plan import Plan
 
 LAPLACE_ACCOUNTANTS = ("basic", "theorem1", "zcdp", "pld")
 GAUSSIAN_ACCOUNTANTS = ("remark", "zcdp", "gdp", "pld")

@@ -14,16 +14,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from murmura.errors import BudgetSpent, LedgerError, PrivacyError
-from murmura.privacy.budget import Budget
-from murmura.privacy.filters import ZcdpFilter
-from murmura.privacy.gate import Gate
-from murmura.privacy.grid import grid_for_mean
-from murmura.privacy.ledger import Ledger
-from murmura.privacy.ledger_file import NAME, LedgerFile, read_statement
-from murmura.privacy.mechanisms import Gaussian
-from murmura.privacy.noise import SecureNoise
-from murmura.privacy.plan import Plan
+from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.filters import ZcdpFilter
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.grid import grid_for_mean
+from flockwise.privacy.ledger import Ledger
+from flockwise.privacy.ledger_file import NAME, LedgerFile, read_statement
+from flockwise.privacy.mechanisms import Gaussian
+from flockwise.privacy.noise import SecureNoise
+from flockwise.privacy.plan import Plan
 
 BUDGET = Budget(1.0, 1e-5)
 SAMPLES, DIMENSION, CLIP = 4, 2, 1.0

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from murmura.errors import GraphError
-from murmura.graph import SimilarityGraph, angular_graph, knn_graph, random_graph, rewired
+from flockwise.errors import GraphError
+from flockwise.graph import SimilarityGraph, angular_graph, knn_graph, random_graph, rewired
 
 quick = settings(max_examples=60, deadline=None)
 positive = st.floats(1e-300, 1e300, allow_subnormal=False)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
-from murmura.data import Population
-from murmura.graph import SimilarityGraph
-from murmura.objective import (
+from flockwise.data import Population
+from flockwise.graph import SimilarityGraph
+from flockwise.objective import (
     CollaborativeObjective,
     Huber,
     Logistic,

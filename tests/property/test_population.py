@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmura.data import Population, population_from_frame
+from flockwise.data import Population, population_from_frame
 
 labels = st.lists(st.sampled_from(["anna", "bob", "7", "10", "été"]), min_size=1, max_size=40)
 seeds = st.integers(0, 2**32 - 1)

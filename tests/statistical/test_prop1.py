@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmura import (
+from flockwise import (
     CollaborativeObjective,
     CoordinateDescent,
     Logistic,

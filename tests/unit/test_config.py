@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murmura.config import Config, build, objectives, samples
-from murmura.data.movielens import MovieLens, Movies, Ratings, Users
-from murmura.engine.conditions import Conditions
-from murmura.errors import ConfigError, SimulationError
-from murmura.method import (
+from flockwise.config import Config, build, objectives, samples
+from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
+from flockwise.engine.conditions import Conditions
+from flockwise.errors import ConfigError, SimulationError
+from flockwise.method import (
     CoordinateDescent,
     Global,
     GossipADMM,
@@ -23,12 +23,12 @@ from murmura.method import (
     ModelPropagation,
     ReleaseOnce,
 )
-from murmura.method.objective_perturbation import ObjectivePerturbation
-from murmura.method.output_perturbation import OutputPerturbation
-from murmura.method.point_mean import PointMean
-from murmura.objective import CappedLogistic, Huber, Logistic, Quadratic, Softmax
-from murmura.privacy.budget import Budget
-from murmura.results.tuning import choose_tradeoff
+from flockwise.method.objective_perturbation import ObjectivePerturbation
+from flockwise.method.output_perturbation import OutputPerturbation
+from flockwise.method.point_mean import PointMean
+from flockwise.objective import CappedLogistic, Huber, Logistic, Quadratic, Softmax
+from flockwise.privacy.budget import Budget
+from flockwise.results.tuning import choose_tradeoff
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -947,10 +947,10 @@ def test_the_examples_can_be_read(name):
     assert Config.read(EXAMPLES / f"{name}.toml").privacy.kind == "none"
 
 
-@pytest.mark.skipif("MURMURA_DATA" not in os.environ, reason="MURMURA_DATA does not name the data")
+@pytest.mark.skipif("FLOCKWISE_DATA" not in os.environ, reason="FLOCKWISE_DATA does not name the data")
 def test_validation_ratings_have_no_part_in_movie_features():
     """Features fitted to the ratings that judge μ would make every μ look better, the largest most."""
-    from murmura.config.samples import load_samples, validation_samples
+    from flockwise.config.samples import load_samples, validation_samples
 
     config = Config.read(EXAMPLES / "movielens.toml")
     outer = load_samples(config.data, 0)

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-import murmura
+import flockwise
 
 SURFACE = {
     "Agent",
@@ -19,7 +19,7 @@ SURFACE = {
     "Logistic",
     "Message",
     "ModelPropagation",
-    "MurmuraError",
+    "FlockwiseError",
     "Population",
     "PrivateUpdates",
     "Problem",
@@ -44,15 +44,15 @@ SURFACE = {
 
 
 def test_the_surface_is_frozen():
-    assert set(murmura.__all__) == SURFACE
-    assert all(hasattr(murmura, name) for name in SURFACE)
+    assert set(flockwise.__all__) == SURFACE
+    assert all(hasattr(flockwise, name) for name in SURFACE)
 
 
 def test_every_public_name_says_what_it_is():
     for name in SURFACE:
-        assert getattr(murmura, name).__doc__, f"{name} has no docstring"
+        assert getattr(flockwise, name).__doc__, f"{name} has no docstring"
 
 
 def test_the_privacy_package_starts_without_the_engines():
-    code = "import sys, murmura.privacy.gate; sys.exit('numba' in sys.modules or 'scipy' in sys.modules)"
+    code = "import sys, flockwise.privacy.gate; sys.exit('numba' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

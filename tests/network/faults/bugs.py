@@ -8,14 +8,14 @@ import numpy as np
 from tests.network.faults.disks import Disk, DiskLedger, MemoryDisk
 from tests.network.faults.watch import WatchedIntake
 
-from murmura.agent import Agent
-from murmura.net.intake import _Duplicate
-from murmura.net.node import Node
-from murmura.net.outbox import GateOutbox, PlainOutbox
-from murmura.net.store import Sent
-from murmura.privacy.entries import Account, Row
-from murmura.privacy.ledger import Book
-from murmura.privacy.messages import encode
+from flockwise.agent import Agent
+from flockwise.net.intake import _Duplicate
+from flockwise.net.node import Node
+from flockwise.net.outbox import GateOutbox, PlainOutbox
+from flockwise.net.store import Sent
+from flockwise.privacy.entries import Account, Row
+from flockwise.privacy.ledger import Book
+from flockwise.privacy.messages import encode
 
 
 class Parts:

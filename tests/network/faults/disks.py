@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from murmura.errors import LedgerError, MurmuraError, NetworkError
-from murmura.net.store import Batch, FileStore, MemoryStore, Sent, State, Store
-from murmura.privacy.entries import Account, Entry, Row
-from murmura.privacy.ledger import Book, Ledger
-from murmura.privacy.ledger_file import NAME, read_statement
+from flockwise.errors import LedgerError, FlockwiseError, NetworkError
+from flockwise.net.store import Batch, FileStore, MemoryStore, Sent, State, Store
+from flockwise.privacy.entries import Account, Entry, Row
+from flockwise.privacy.ledger import Book, Ledger
+from flockwise.privacy.ledger_file import NAME, read_statement
 
 # What becomes of one write: an error or death, before it is on disk or after.
 Fault: TypeAlias = Literal["fails before", "fails after", "dies before", "dies after"]
@@ -36,7 +36,7 @@ class Writes:
     released: list[tuple[int, bytes]] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
 
-    def do(self, change: Callable[[], None], error: type[MurmuraError]) -> None:
+    def do(self, change: Callable[[], None], error: type[FlockwiseError]) -> None:
         fault = self.next_faults.pop(0) if self.next_faults else None
         if fault == "dies before":
             raise Killed

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmura.net.memory import Letter
-from murmura.net.signing import SigningKey
-from murmura.net.time import SECOND
-from murmura.net.wire import ModelBody, PrivacyLabel, sign
-from murmura.privacy.messages import encode
+from flockwise.net.memory import Letter
+from flockwise.net.signing import SigningKey
+from flockwise.net.time import SECOND
+from flockwise.net.wire import ModelBody, PrivacyLabel, sign
+from flockwise.privacy.messages import encode
 
 NETWORK = "faults"
 

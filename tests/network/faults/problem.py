@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from murmura.net.learner import Settings
-from murmura.net.store import Batch
-from murmura.objective import Quadratic
+from flockwise.net.learner import Settings
+from flockwise.net.store import Batch
+from flockwise.objective import Quadratic
 
 MAX_SAMPLES = 4
 SETTINGS = Settings(Quadratic(), tradeoff=1.0, max_samples=MAX_SAMPLES, feature_bound=1.0)

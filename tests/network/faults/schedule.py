@@ -15,10 +15,10 @@ from tests.network.faults.problem import Quadratics, Roster, random_points, rand
 from tests.network.faults.watch import Broken
 from tests.network.faults.world import World, key_of
 
-from murmura.net.memory import Letter
-from murmura.net.store import Batch
-from murmura.net.time import SECOND
-from murmura.net.wire import Greeting, greet
+from flockwise.net.memory import Letter
+from flockwise.net.store import Batch
+from flockwise.net.time import SECOND
+from flockwise.net.wire import Greeting, greet
 
 FAULTY_SECONDS = 10
 # Within this time after the last fault everyone must have learned what there is to learn.

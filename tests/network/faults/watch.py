@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from murmura.agent import Message
-from murmura.net.intake import AcceptedGreeting, Intake
-from murmura.net.node import PATIENCE
-from murmura.net.wire import ModelBody, open_signed
-from murmura.privacy.messages import decode, encode
+from flockwise.agent import Message
+from flockwise.net.intake import AcceptedGreeting, Intake
+from flockwise.net.node import PATIENCE
+from flockwise.net.wire import ModelBody, open_signed
+from flockwise.privacy.messages import decode, encode
 
 
 class Broken(AssertionError):

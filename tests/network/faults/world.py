@@ -20,26 +20,26 @@ from tests.network.faults.post import NETWORK, Weather, arrivals
 from tests.network.faults.problem import SETTINGS, Roster
 from tests.network.faults.watch import Broken, Life, Watch
 
-from murmura.errors import MurmuraError, NetworkError
-from murmura.net.growth import Meter, MeteredGate, OneBudget, joined
-from murmura.net.intake import NeighborKey
-from murmura.net.learner import Protection, make_agent
-from murmura.net.memory import Letter
-from murmura.net.node import Node
-from murmura.net.outbox import Signer
-from murmura.net.signing import SigningKey, Verifier, public_key_of
-from murmura.net.store import Batch
-from murmura.net.time import SECOND, ManualTime, PoissonClock
-from murmura.net.wire import PrivacyLabel, open_greeting
-from murmura.privacy import accountant_by_name
-from murmura.privacy.budget import Budget
-from murmura.privacy.gate import Gate
-from murmura.privacy.grid import grid_for_mean
-from murmura.privacy.ledger import Book
-from murmura.privacy.mechanisms import Gaussian
-from murmura.privacy.messages import decode
-from murmura.privacy.noise import Noise, SecureNoise
-from murmura.privacy.plan import Plan
+from flockwise.errors import FlockwiseError, NetworkError
+from flockwise.net.growth import Meter, MeteredGate, OneBudget, joined
+from flockwise.net.intake import NeighborKey
+from flockwise.net.learner import Protection, make_agent
+from flockwise.net.memory import Letter
+from flockwise.net.node import Node
+from flockwise.net.outbox import Signer
+from flockwise.net.signing import SigningKey, Verifier, public_key_of
+from flockwise.net.store import Batch
+from flockwise.net.time import SECOND, ManualTime, PoissonClock
+from flockwise.net.wire import PrivacyLabel, open_greeting
+from flockwise.privacy import accountant_by_name
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.grid import grid_for_mean
+from flockwise.privacy.ledger import Book
+from flockwise.privacy.mechanisms import Gaussian
+from flockwise.privacy.messages import decode
+from flockwise.privacy.noise import Noise, SecureNoise
+from flockwise.privacy.plan import Plan
 
 TICK_RATE = 2.0
 CLIP = 1.0
@@ -186,7 +186,7 @@ class World:
             machine.node.start(self.now)
         except Killed:
             self._bury(machine)
-        except MurmuraError as error:
+        except FlockwiseError as error:
             self._note(f"{name} does not start: {type(error).__name__}")
             self._bury(machine)
         else:

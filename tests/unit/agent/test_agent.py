@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from murmura.agent import Agent, Message
-from murmura.errors import SimulationError
-from murmura.objective import LocalObjective, Logistic
+from flockwise.agent import Agent, Message
+from flockwise.errors import SimulationError
+from flockwise.objective import LocalObjective, Logistic
 
 
 class FixedClock:

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from murmura.agent import Agent, Message, Shelter
-from murmura.errors import PrivacyError
-from murmura.objective import LocalObjective, Logistic
-from murmura.privacy.budget import Budget
-from murmura.privacy.gate import Gate
-from murmura.privacy.ledger import MemoryLedger
-from murmura.privacy.mechanisms import Gaussian
-from murmura.privacy.noise import SimulatedNoise
-from murmura.privacy.plan import Plan
+from flockwise.agent import Agent, Message, Shelter
+from flockwise.errors import PrivacyError
+from flockwise.objective import LocalObjective, Logistic
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.ledger import MemoryLedger
+from flockwise.privacy.mechanisms import Gaussian
+from flockwise.privacy.noise import SimulatedNoise
+from flockwise.privacy.plan import Plan
 
 UPDATES, CLIP = 3, 1.0
 

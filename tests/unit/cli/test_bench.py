@@ -1,4 +1,4 @@
-"""`murmura bench` runs and writes its numbers; what they are is not a matter for a test."""
+"""`flockwise bench` runs and writes its numbers; what they are is not a matter for a test."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from benchmarks.engine import ONE_THREAD, in_own_process
 from benchmarks.growth import measure
 from typer.testing import CliRunner
 
-from murmura.cli.app import app
-from murmura.errors import MurmuraError
+from flockwise.cli.app import app
+from flockwise.errors import FlockwiseError
 
 KEYS = {
     "updates_per_second",
@@ -43,7 +43,7 @@ def test_a_process_of_its_own_has_one_thread_for_matrices():
 
 
 def test_a_measurement_that_fails_says_why():
-    with pytest.raises(MurmuraError, match=r"getsize failed with code 1:(.|\n)*/no/such/file"):
+    with pytest.raises(FlockwiseError, match=r"getsize failed with code 1:(.|\n)*/no/such/file"):
         in_own_process(os.path.getsize, "/no/such/file")
 
 

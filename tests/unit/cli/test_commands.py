@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from murmura.cli import app as app_module
-from murmura.cli import simulate as simulate_module
-from murmura.cli.app import app
-from murmura.cli.demo import FEWEST_AGENTS
-from murmura.config import Config, build
-from murmura.graph import angular_graph
-from murmura.results.trajectory import Trajectory
+from flockwise.cli import app as app_module
+from flockwise.cli import simulate as simulate_module
+from flockwise.cli.app import app
+from flockwise.cli.demo import FEWEST_AGENTS
+from flockwise.config import Config, build
+from flockwise.graph import angular_graph
+from flockwise.results.trajectory import Trajectory
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ROW_KEYS = {"method", "accuracy", "accuracy_sd", "objective", "updates", "vectors"}
@@ -167,7 +167,7 @@ def test_an_interrupted_run_is_not_overwritten(quick, tmp_path, monkeypatch, cap
     out = tmp_path / "out"
     build(Config.read(quick)).simulate(should_stop=lambda: True).save(out / "run.npz")
     saved = (out / "run.npz").read_bytes()
-    monkeypatch.setattr("sys.argv", ["murmura", "simulate", str(quick), "--out", str(out)])
+    monkeypatch.setattr("sys.argv", ["flockwise", "simulate", str(quick), "--out", str(out)])
     with pytest.raises(SystemExit) as caught:
         app_module.main()
     assert caught.value.code == 1
@@ -195,7 +195,7 @@ def test_every_command_has_help(command):
 def test_the_version_is_said():
     result = invoke("--version")
     assert result.exit_code == 0
-    assert result.stdout.startswith("murmura ")
+    assert result.stdout.startswith("flockwise ")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_the_version_is_said():
 )
 def test_a_refusal_is_one_line_and_code_1(quick, monkeypatch, capsys, arguments, words):
     monkeypatch.chdir(quick.parent)
-    monkeypatch.setattr("sys.argv", ["murmura", *arguments])
+    monkeypatch.setattr("sys.argv", ["flockwise", *arguments])
     with pytest.raises(SystemExit) as caught:
         app_module.main()
     assert caught.value.code == 1
@@ -225,7 +225,7 @@ def test_a_run_of_another_problem_cannot_be_resumed(quick, tmp_path, monkeypatch
     assert invoke("simulate", quick, "--out", out).exit_code == 0
     saved = (out / "run.npz").read_bytes()
     quick.write_text(QUICK.replace("tradeoff = 2.0", "tradeoff = 3.0"))
-    monkeypatch.setattr("sys.argv", ["murmura", "simulate", str(quick), "--out", str(out), "--resume"])
+    monkeypatch.setattr("sys.argv", ["flockwise", "simulate", str(quick), "--out", str(out), "--resume"])
     with pytest.raises(SystemExit) as caught:
         app_module.main()
     assert caught.value.code == 1

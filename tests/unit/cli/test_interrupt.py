@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import murmura
-from murmura.config import Config, build
-from murmura.results.trajectory import Trajectory
+import flockwise
+from flockwise.config import Config, build
+from flockwise.results.trajectory import Trajectory
 
 # The oracle engine needs no compiler and takes its time: there is a run to interrupt.
 LONG = """
@@ -42,9 +42,9 @@ loss = 0.1
 
 
 def start(*arguments, cwd):
-    source = Path(murmura.__file__).parents[1]
+    source = Path(flockwise.__file__).parents[1]
     return subprocess.Popen(
-        [sys.executable, "-m", "murmura.cli", *arguments],
+        [sys.executable, "-m", "flockwise.cli", *arguments],
         cwd=cwd,
         env=os.environ | {"PYTHONPATH": str(source)},
         stdout=subprocess.PIPE,
@@ -74,7 +74,7 @@ def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(folder):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
-    assert "murmura simulate long.toml --out out --resume" in errors
+    assert "flockwise simulate long.toml --out out --resume" in errors
     assert [path.name for path in (folder / "out").iterdir()] == ["run.npz"]
     interrupted = Trajectory.load(folder / "out" / "run.npz")
     assert interrupted.stopped == "interrupted"

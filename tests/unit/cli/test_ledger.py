@@ -1,4 +1,4 @@
-"""`murmura ledger show`: what was spent, and a code of 1 for anything that cannot be trusted."""
+"""`flockwise ledger show`: what was spent, and a code of 1 for anything that cannot be trusted."""
 
 import json
 import re
@@ -10,19 +10,19 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from murmura.cli import ledger as command
-from murmura.errors import LedgerError
-from murmura.privacy.budget import Budget
-from murmura.privacy.entries import Entry
-from murmura.privacy.filters import PureFilter
-from murmura.privacy.gate import Gate
-from murmura.privacy.grid import grid_for_mean
-from murmura.privacy.ledger import Ledger
-from murmura.privacy.ledger_file import NAME
-from murmura.privacy.mechanisms import Gaussian, Laplace
-from murmura.privacy.noise import SecureNoise
-from murmura.privacy.plan import Plan
-from murmura.privacy.spending import Policy
+from flockwise.cli import ledger as command
+from flockwise.errors import LedgerError
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.entries import Entry
+from flockwise.privacy.filters import PureFilter
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.grid import grid_for_mean
+from flockwise.privacy.ledger import Ledger
+from flockwise.privacy.ledger_file import NAME
+from flockwise.privacy.mechanisms import Gaussian, Laplace
+from flockwise.privacy.noise import SecureNoise
+from flockwise.privacy.plan import Plan
+from flockwise.privacy.spending import Policy
 
 POINTS = np.ones((4, 2))
 GAUSSIAN = Gaussian(0.5, 1.0, grid_for_mean(0.5, 4))

@@ -1,4 +1,4 @@
-"""`murmura plan`: its document, its table, its picture and what it refuses."""
+"""`flockwise plan`: its document, its table, its picture and what it refuses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from murmura.cli.plan import plan
-from murmura.errors import ConfigError, PrivacyError
+from flockwise.cli.plan import plan
+from flockwise.errors import ConfigError, PrivacyError
 
 APP = typer.Typer()
 APP.command()(plan)
@@ -113,5 +113,5 @@ def test_a_file_is_no_folder(tmp_path):
 
 def test_the_command_loads_neither_compiler_nor_plotter():
     heavy = ("numba", "matplotlib", "dp_accounting")
-    code = f"import sys, murmura.cli.plan; sys.exit(any(name in sys.modules for name in {heavy}))"
+    code = f"import sys, flockwise.cli.plan; sys.exit(any(name in sys.modules for name in {heavy}))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

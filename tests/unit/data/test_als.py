@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from murmura.data.als import als_features
-from murmura.errors import DataError
+from flockwise.data.als import als_features
+from flockwise.errors import DataError
 
 
 def some_ratings(seed=0, n_users=30, n_movies=20, n_ratings=300):

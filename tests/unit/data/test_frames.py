@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from murmura.data import Population, population_from_frame, read_population
-from murmura.errors import DataError
+from flockwise.data import Population, population_from_frame, read_population
+from flockwise.errors import DataError
 
 COLUMNS = {
     "agent": ["bob", "anna", "bob", "anna", "carl"],

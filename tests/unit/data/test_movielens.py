@@ -17,16 +17,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murmura.data import load_movielens, movielens, ratings_task
-from murmura.data.movielens import FILES, _find_or_download, _places
-from murmura.errors import DataError
+from flockwise.data import load_movielens, movielens, ratings_task
+from flockwise.data.movielens import FILES, _find_or_download, _places
+from flockwise.errors import DataError
 
 
 @pytest.fixture(scope="module")
 def data():
     places = [place for place in _places() if (place / "u.data").is_file()]
     if not places:
-        pytest.skip("MovieLens-100K is not on this machine; set MURMURA_DATA to the folder with ml-100k/")
+        pytest.skip("MovieLens-100K is not on this machine; set FLOCKWISE_DATA to the folder with ml-100k/")
     return load_movielens(places[0])
 
 
@@ -73,13 +73,13 @@ def server(tmp_path):
 @pytest.fixture
 def nowhere(tmp_path, monkeypatch):
     """A machine without the data; returns where its cache would be."""
-    monkeypatch.delenv("MURMURA_DATA", raising=False)
+    monkeypatch.delenv("FLOCKWISE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(movielens, "__file__", str(tmp_path / "tree/src/murmura/data/movielens.py"))
-    return tmp_path / "cache" / "murmura"
+    monkeypatch.setattr(movielens, "__file__", str(tmp_path / "tree/src/flockwise/data/movielens.py"))
+    return tmp_path / "cache" / "flockwise"
 
 
 def test_download_puts_the_files_in_the_cache_and_nothing_elsewhere(server, nowhere, tmp_path):
@@ -117,7 +117,7 @@ def test_what_is_no_archive_leaves_nothing_behind(server, nowhere, content):
 def test_an_archive_that_is_too_large_is_refused(server, nowhere, monkeypatch):
     served, address = server
     (served / "ml-100k.zip").write_bytes(small_zip())
-    monkeypatch.setattr("murmura.data.download.MAX_BYTES", 100)
+    monkeypatch.setattr("flockwise.data.download.MAX_BYTES", 100)
     with pytest.raises(DataError, match="larger than 100 bytes; nothing was kept"):
         _find_or_download(f"{address}/ml-100k.zip", sha256(b"contents of u.data"))
     assert list(nowhere.iterdir()) == []
@@ -139,17 +139,17 @@ def test_offline_says_what_to_do(nowhere):
     assert f"{closed} could not be fetched" in words
     assert "refused" in words
     assert f"looked in {nowhere.parent.parent}" in words
-    assert "set MURMURA_DATA to the folder that holds it" in words
+    assert "set FLOCKWISE_DATA to the folder that holds it" in words
     assert f"or put it at {nowhere / 'ml-100k'}" in words
 
 
 def test_places_in_their_order(nowhere, tmp_path, monkeypatch):
-    monkeypatch.setenv("MURMURA_DATA", str(tmp_path / "mine"))
+    monkeypatch.setenv("FLOCKWISE_DATA", str(tmp_path / "mine"))
     shared = tmp_path / "shared" / "data" / "ml-100k"
     assert list(_places()) == [tmp_path / "mine" / "ml-100k", shared, shared, nowhere / "ml-100k"]
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert list(_places())[-1] == tmp_path / ".cache" / "murmura" / "ml-100k"
+    assert list(_places())[-1] == tmp_path / ".cache" / "flockwise" / "ml-100k"
 
 
 def test_the_environment_variable_is_looked_at_first(nowhere, tmp_path, monkeypatch):
@@ -157,7 +157,7 @@ def test_the_environment_variable_is_looked_at_first(nowhere, tmp_path, monkeypa
         place.mkdir(parents=True)
         (place / "u.data").touch()
     assert _find_or_download("unused:", "") == tmp_path / "shared" / "data" / "ml-100k"
-    monkeypatch.setenv("MURMURA_DATA", str(tmp_path / "mine"))
+    monkeypatch.setenv("FLOCKWISE_DATA", str(tmp_path / "mine"))
     assert _find_or_download("unused:", "") == tmp_path / "mine" / "ml-100k"
 
 

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from murmura.data import Population
-from murmura.errors import DataError
+from flockwise.data import Population
+from flockwise.errors import DataError
 
 
 def three_agents(dtype="float64") -> Population:

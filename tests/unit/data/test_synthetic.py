@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murmura.data import linear_classification, synthetic
-from murmura.errors import DataError
+from flockwise.data import linear_classification, synthetic
+from flockwise.errors import DataError
 
 
 def true_labels(task, population):

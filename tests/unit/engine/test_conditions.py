@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from murmura.engine.conditions import (
+from flockwise.engine.conditions import (
     Conditions,
     advance_clock,
     appearance,
@@ -12,8 +12,8 @@ from murmura.engine.conditions import (
     is_online,
     next_return,
 )
-from murmura.errors import SimulationError
-from murmura.randomness.clocks import NEVER, TIME_UNIT
+from flockwise.errors import SimulationError
+from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
 SEED = np.uint64(4)
 UNIT = TIME_UNIT

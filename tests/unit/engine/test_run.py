@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from tests.support import random_problem
 
-from murmura.engine import Conditions, simulate
-from murmura.engine.schedule import time_of_tick
-from murmura.engine.state import first_ticks
-from murmura.errors import ResumeError, SimulationError
-from murmura.method import CoordinateDescent, Global, Local, ModelPropagation
-from murmura.objective import CollaborativeObjective, Problem, solve_local_models, solve_optimum
-from murmura.randomness.clocks import NEVER, TIME_UNIT, tick_gap
-from murmura.results.trajectory import Trajectory
+from flockwise.engine import Conditions, simulate
+from flockwise.engine.schedule import time_of_tick
+from flockwise.engine.state import first_ticks
+from flockwise.errors import ResumeError, SimulationError
+from flockwise.method import CoordinateDescent, Global, Local, ModelPropagation
+from flockwise.objective import CollaborativeObjective, Problem, solve_local_models, solve_optimum
+from flockwise.randomness.clocks import NEVER, TIME_UNIT, tick_gap
+from flockwise.results.trajectory import Trajectory
 
 HARSH = Conditions(delay=0.5, loss=0.2, offline_share=0.3, offline_length=1.5, joins={3: 2.0})
 SAVED: dict[str, Any] = {"updates": 20, "seed": 3}
@@ -218,7 +218,7 @@ def test_an_agent_that_is_alone_learns_its_local_model():
 
 
 class LogCosh(NamedTuple):
-    """A loss that Murmura does not have: log cosh(s − y)."""
+    """A loss that Flockwise does not have: log cosh(s − y)."""
 
     scale: float
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from tests.support import random_problem
 
-from murmura.engine import Conditions
-from murmura.engine.cpu import CpuEngine
-from murmura.engine.gossip_cpu import GossipCpuEngine
-from murmura.engine.sweeps import Workspace
-from murmura.graph import SimilarityGraph
-from murmura.method import CoordinateDescent, GossipADMM
-from murmura.objective import Problem
-from murmura.randomness.clocks import NEVER, TIME_UNIT
+from flockwise.engine import Conditions
+from flockwise.engine.cpu import CpuEngine
+from flockwise.engine.gossip_cpu import GossipCpuEngine
+from flockwise.engine.sweeps import Workspace
+from flockwise.graph import SimilarityGraph
+from flockwise.method import CoordinateDescent, GossipADMM
+from flockwise.objective import Problem
+from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
 ROOT = Path(__file__).resolve().parents[3]
 N_AGENTS, LIMIT = 16, 7

@@ -1,4 +1,4 @@
-"""`murmura reproduce`, on experiments of a moment."""
+"""`flockwise reproduce`, on experiments of a moment."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from experiments.story import tell
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from murmura.cli.reproduce import reproduce
-from murmura.errors import ConfigError, DataError, MurmuraError
+from flockwise.cli.reproduce import reproduce
+from flockwise.errors import ConfigError, DataError, FlockwiseError
 
 app = typer.Typer()
 app.command()(reproduce)
@@ -187,7 +187,7 @@ def test_an_unknown_name_is_refused_before_anything_is_done(tmp_path):
 def test_one_that_fails_does_not_keep_the_others_waiting(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "experiments.fig8", Broken("fig8"))
     done = run("all", "--out", tmp_path)
-    assert isinstance(done.exception, MurmuraError)
+    assert isinstance(done.exception, FlockwiseError)
     assert "not reproduced: fig8" in str(done.exception)
     assert (tmp_path / "fig9.json").is_file()
     assert (tmp_path / "report.html").is_file()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from experiments.expected_gap import expected_gaps, optimum, ring_problem
 
-from murmura.method.descent import descent_update
-from murmura.objective import CollaborativeObjective, LocalObjective, solve_optimum
+from flockwise.method.descent import descent_update
+from flockwise.objective import CollaborativeObjective, LocalObjective, solve_optimum
 
 TICKS = 12
 

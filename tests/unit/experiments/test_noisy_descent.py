@@ -9,9 +9,9 @@ import numpy as np
 from experiments.noisy_descent import divided_twice, noisy_descent, theorem_1_scales, weakened
 from tests.support import random_problem
 
-from murmura.data import linear_classification
-from murmura.graph import angular_graph
-from murmura.objective import Problem, solve_optimum
+from flockwise.data import linear_classification
+from flockwise.graph import angular_graph
+from flockwise.objective import Problem, solve_optimum
 
 
 def test_without_noise_it_descends_to_the_optimum():

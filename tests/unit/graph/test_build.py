@@ -5,8 +5,8 @@ from scipy import sparse
 from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.neighbors import NearestNeighbors
 
-from murmura.errors import GraphError
-from murmura.graph import angular_graph, build, knn_graph, neighbors
+from flockwise.errors import GraphError
+from flockwise.graph import angular_graph, build, knn_graph, neighbors
 
 
 def normal(n_agents, dimension, seed=0):

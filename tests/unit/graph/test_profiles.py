@@ -4,8 +4,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from murmura.errors import DataError, GraphError
-from murmura.graph import angular_graph, knn_graph, profile_graph, profile_vectors
+from flockwise.errors import DataError, GraphError
+from flockwise.graph import angular_graph, knn_graph, profile_graph, profile_vectors
 
 COLUMNS = {
     "age": [20, 30, 40, 50],

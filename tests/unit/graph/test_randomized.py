@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from murmura.errors import GraphError
-from murmura.graph import SimilarityGraph, random_graph, randomized, rewired
+from flockwise.errors import GraphError
+from flockwise.graph import SimilarityGraph, random_graph, randomized, rewired
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 5, 10])

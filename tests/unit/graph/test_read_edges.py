@@ -2,8 +2,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from murmura.errors import GraphError
-from murmura.graph import GraphSource, read_edges
+from flockwise.errors import GraphError
+from flockwise.graph import GraphSource, read_edges
 
 NAMES = ["anna", "bob", "carl", "dora"]
 GOOD = "source,target,weight\nanna,bob,0.5\ncarl,anna,2\nanna,carl,2\n"

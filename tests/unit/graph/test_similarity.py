@@ -6,8 +6,8 @@ import pytest
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from murmura.errors import GraphError
-from murmura.graph import GraphSource, SimilarityGraph
+from flockwise.errors import GraphError
+from flockwise.graph import GraphSource, SimilarityGraph
 
 TRIANGLE_AND_ONE = np.array([[0, 2, 1, 0], [2, 0, 3, 0], [1, 3, 0, 0], [0, 0, 0, 0]], dtype=float)
 

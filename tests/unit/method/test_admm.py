@@ -8,24 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from murmura.data import Population, linear_classification
-from murmura.engine.conditions import Conditions
-from murmura.engine.gossip_reference import GossipReferenceEngine
-from murmura.engine.gossip_state import chosen_edge
-from murmura.engine.run import simulate
-from murmura.engine.sweeps import Network
-from murmura.errors import SimulationError
-from murmura.graph import SimilarityGraph, angular_graph
-from murmura.method import CoordinateDescent, GossipADMM, paper_vectors
-from murmura.method.admm import COPY, OWN, agree
-from murmura.objective import (
+from flockwise.data import Population, linear_classification
+from flockwise.engine.conditions import Conditions
+from flockwise.engine.gossip_reference import GossipReferenceEngine
+from flockwise.engine.gossip_state import chosen_edge
+from flockwise.engine.run import simulate
+from flockwise.engine.sweeps import Network
+from flockwise.errors import SimulationError
+from flockwise.graph import SimilarityGraph, angular_graph
+from flockwise.method import CoordinateDescent, GossipADMM, paper_vectors
+from flockwise.method.admm import COPY, OWN, agree
+from flockwise.objective import (
     CollaborativeObjective,
     LocalObjective,
     Problem,
     Quadratic,
     solve_optimum,
 )
-from murmura.randomness.clocks import NEVER
+from flockwise.randomness.clocks import NEVER
 
 N_AGENTS, DIMENSION = 7, 3
 # Agent 6 has no neighbor; agent 5 has no data.

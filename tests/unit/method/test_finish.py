@@ -5,11 +5,11 @@ import pytest
 from scipy.optimize import minimize
 from tests.support import LOSSES, random_problem
 
-from murmura import Logistic, Population, Problem, SimilarityGraph, angular_graph, linear_classification
-from murmura.errors import ObjectiveError
-from murmura.method.finish import finish_along_directions, finish_own_block, neighbor_mean_variances
-from murmura.objective import Huber, Quadratic, Softmax, solve_local_models, solve_optimum
-from murmura.results.metrics import agent_metrics
+from flockwise import Logistic, Population, Problem, SimilarityGraph, angular_graph, linear_classification
+from flockwise.errors import ObjectiveError
+from flockwise.method.finish import finish_along_directions, finish_own_block, neighbor_mean_variances
+from flockwise.objective import Huber, Quadratic, Softmax, solve_local_models, solve_optimum
+from flockwise.results.metrics import agent_metrics
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from tests.support import random_problem
 
-from murmura import Local, Logistic, Problem, angular_graph, linear_classification, simulate
-from murmura.errors import PrivacyError
-from murmura.method.local_dp import LocalDP
-from murmura.objective import Huber, Softmax
-from murmura.privacy.accounting import calibrate
-from murmura.privacy.budget import Budget
-from murmura.privacy.mechanisms import Gaussian
-from murmura.results.metrics import agent_metrics
+from flockwise import Local, Logistic, Problem, angular_graph, linear_classification, simulate
+from flockwise.errors import PrivacyError
+from flockwise.method.local_dp import LocalDP
+from flockwise.objective import Huber, Softmax
+from flockwise.privacy.accounting import calibrate
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.mechanisms import Gaussian
+from flockwise.results.metrics import agent_metrics
 
 
 def synthetic(seed=0, dimension=5, samples=2000):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support import random_problem
 
-from murmura import (
+from flockwise import (
     Logistic,
     Population,
     Problem,
@@ -14,11 +14,11 @@ from murmura import (
     angular_graph,
     linear_classification,
 )
-from murmura.errors import ObjectiveError, PrivacyError
-from murmura.graph import random_graph
-from murmura.method.lowpass import LowPass, central
-from murmura.method.lowpass.central import smooth
-from murmura.method.lowpass.choice import (
+from flockwise.errors import ObjectiveError, PrivacyError
+from flockwise.graph import random_graph
+from flockwise.method.lowpass import LowPass, central
+from flockwise.method.lowpass.central import smooth
+from flockwise.method.lowpass.choice import (
     Choice,
     Figures,
     Mean,
@@ -30,14 +30,14 @@ from murmura.method.lowpass.choice import (
     measured_signal,
     usable,
 )
-from murmura.method.lowpass.filter import CUTOFF, DEGREES, batches, hops_to_judge, next_degrees, step_weights
-from murmura.method.lowpass.finish import finish_around_models
-from murmura.method.lowpass.rows import NOISE_COLUMNS, Rows, public_noise, quotients, tallies, weighted
-from murmura.method.output_perturbation import OutputPerturbation
-from murmura.objective import Huber, Quadratic
-from murmura.objective.finish import solve_anchored_models
-from murmura.objective.solitary import solve_local_models
-from murmura.privacy.budget import Budget
+from flockwise.method.lowpass.filter import CUTOFF, DEGREES, batches, hops_to_judge, next_degrees, step_weights
+from flockwise.method.lowpass.finish import finish_around_models
+from flockwise.method.lowpass.rows import NOISE_COLUMNS, Rows, public_noise, quotients, tallies, weighted
+from flockwise.method.output_perturbation import OutputPerturbation
+from flockwise.objective import Huber, Quadratic
+from flockwise.objective.finish import solve_anchored_models
+from flockwise.objective.solitary import solve_local_models
+from flockwise.privacy.budget import Budget
 
 BUDGET = Budget(1.0, math.exp(-5))
 

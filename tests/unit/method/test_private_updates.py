@@ -9,16 +9,16 @@ from numba import njit
 from tests.parity.test_private_engines import private_method, private_problem
 from tests.support import LOSSES, random_problem
 
-from murmura.engine import simulate
-from murmura.errors import PrivacyError
-from murmura.method import CoordinateDescent, PrivateUpdates, PublicModels, WarmStart
-from murmura.method.output_perturbation import OutputPerturbation
-from murmura.method.private_updates import tail_noise_variances
-from murmura.objective import CappedLogistic
-from murmura.objective.clipping import slope_bounds
-from murmura.objective.kernels import Ahead, ClippedTerm, add_local_gradient
-from murmura.privacy.budget import Budget
-from murmura.privacy.noise_plan import plan_noise
+from flockwise.engine import simulate
+from flockwise.errors import PrivacyError
+from flockwise.method import CoordinateDescent, PrivateUpdates, PublicModels, WarmStart
+from flockwise.method.output_perturbation import OutputPerturbation
+from flockwise.method.private_updates import tail_noise_variances
+from flockwise.objective import CappedLogistic
+from flockwise.objective.clipping import slope_bounds
+from flockwise.objective.kernels import Ahead, ClippedTerm, add_local_gradient
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.noise_plan import plan_noise
 
 BUDGET = Budget(1.0, 1e-3)
 

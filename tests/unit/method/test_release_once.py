@@ -8,24 +8,24 @@ import pytest
 from scipy.integrate import quad
 from tests.support import random_problem
 
-from murmura import Logistic, Population, Problem, SimilarityGraph, simulate
-from murmura.errors import PrivacyError
-from murmura.method import released
-from murmura.method.objective_perturbation import ObjectivePerturbation, tilt_scale
-from murmura.method.output_perturbation import OutputPerturbation, bounded_problem, solved_within
-from murmura.method.point_mean import PointMean, unit_rows
-from murmura.method.quality import Smoothed, expected_correlations
-from murmura.method.release_once import ReleaseOnce
-from murmura.method.released import Released, budget_of_each
-from murmura.method.shrinkage import precision_confidences, shrunken_mean
-from murmura.method.smoothing import propagate, public_noise, variances_of
-from murmura.objective import Huber, LocalObjective, PropagationObjective, Quadratic, Softmax
-from murmura.objective.losses import CappedLogistic
-from murmura.privacy.budget import Budget
-from murmura.privacy.gate import Gate
-from murmura.privacy.ledger import MemoryLedger
-from murmura.privacy.noise import SimulatedNoise
-from murmura.privacy.plan import Plan
+from flockwise import Logistic, Population, Problem, SimilarityGraph, simulate
+from flockwise.errors import PrivacyError
+from flockwise.method import released
+from flockwise.method.objective_perturbation import ObjectivePerturbation, tilt_scale
+from flockwise.method.output_perturbation import OutputPerturbation, bounded_problem, solved_within
+from flockwise.method.point_mean import PointMean, unit_rows
+from flockwise.method.quality import Smoothed, expected_correlations
+from flockwise.method.release_once import ReleaseOnce
+from flockwise.method.released import Released, budget_of_each
+from flockwise.method.shrinkage import precision_confidences, shrunken_mean
+from flockwise.method.smoothing import propagate, public_noise, variances_of
+from flockwise.objective import Huber, LocalObjective, PropagationObjective, Quadratic, Softmax
+from flockwise.objective.losses import CappedLogistic
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.ledger import MemoryLedger
+from flockwise.privacy.noise import SimulatedNoise
+from flockwise.privacy.plan import Plan
 
 BUDGET = Budget(1.0, math.exp(-5))
 # The least normal noise for BUDGET and sensitivity 1, from the exact curve (Balle and Wang 2018).

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murmura.data import Population
-from murmura.graph import SimilarityGraph
-from murmura.objective import Huber, Logistic, Loss, Problem, Quadratic, Softmax
+from flockwise.data import Population
+from flockwise.graph import SimilarityGraph
+from flockwise.objective import Huber, Logistic, Loss, Problem, Quadratic, Softmax
 
 LOSSES = (Logistic(), Softmax(3), Quadratic(), Huber(0.5))
 

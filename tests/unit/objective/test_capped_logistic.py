@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from murmura.objective.losses import LOSS_NAMES, CappedLogistic, Logistic, loss_by_name
+from flockwise.objective.losses import LOSS_NAMES, CappedLogistic, Logistic, loss_by_name
 
 SCORES = np.linspace(-6, 6, 41)
 

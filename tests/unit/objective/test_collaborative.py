@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from murmura.objective import CollaborativeObjective, LocalObjective, Logistic, Problem
+from flockwise.objective import CollaborativeObjective, LocalObjective, Logistic, Problem
 
 THREADS = numba.get_num_threads()
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from murmura.objective import lanes
-from murmura.objective.kernels import ROWS_AT_ONCE, add_rows, score_rows
+from flockwise.objective import lanes
+from flockwise.objective.kernels import ROWS_AT_ONCE, add_rows, score_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -72,10 +72,10 @@ def every_size():
 @pytest.mark.parametrize("width", [16, 32, 64])
 def test_processors_with_shorter_or_longer_vectors_find_the_same(width):
     code = (
-        "import murmura.objective.lanes as lanes\n"
+        "import flockwise.objective.lanes as lanes\n"
         f"lanes.VECTOR_BYTES = {width}\n"
         "from tests.unit.objective.test_lanes import every_size\n"
-        "from murmura.objective.kernels import VECTOR_BYTES\n"
+        "from flockwise.objective.kernels import VECTOR_BYTES\n"
         f"assert VECTOR_BYTES == {width}\n"
         "every_size()\n"
     )

@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import approx_fprime, minimize
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from murmura.data import Population
-from murmura.errors import ObjectiveError
-from murmura.graph import SimilarityGraph
-from murmura.objective import (
+from flockwise.data import Population
+from flockwise.errors import ObjectiveError
+from flockwise.graph import SimilarityGraph
+from flockwise.objective import (
     AnchoredObjective,
     Huber,
     LocalObjective,
@@ -161,7 +161,7 @@ def test_without_penalty_the_quadratic_minimum_has_least_norm(make_problem):
 
 def test_agents_that_cannot_be_solved_are_named(monkeypatch):
     # Separable: the gradient vanishes only at infinity, by a factor e or so with each step.
-    monkeypatch.setattr("murmura.objective.solitary.MAX_ITERATIONS", 5)
+    monkeypatch.setattr("flockwise.objective.solitary.MAX_ITERATIONS", 5)
     features = np.array([[1.0], [-1.0]])
     population = Population.packed(features, np.array([1.0, -1.0]), np.array([0, 2]), agent_names=("anna",))
     problem = Problem(population, SimilarityGraph.from_edges(1, []), l2=0.0)

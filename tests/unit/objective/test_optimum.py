@@ -8,7 +8,7 @@ import cvxpy
 import numpy as np
 import pytest
 
-from murmura.objective import (
+from flockwise.objective import (
     CollaborativeObjective,
     Huber,
     Logistic,

@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import binom
 from tests.noisy_descent import even_problem, exact_expected_gaps, quadratic_form
 
-from murmura.errors import ObjectiveError
-from murmura.method.descent import descent_update
-from murmura.objective import Logistic, Quadratic
-from murmura.objective.private_theory import best_updates, utility_theory
-from murmura.privacy import Budget, Gaussian, Laplace, calibrate
+from flockwise.errors import ObjectiveError
+from flockwise.method.descent import descent_update
+from flockwise.objective import Logistic, Quadratic
+from flockwise.objective.private_theory import best_updates, utility_theory
+from flockwise.privacy import Budget, Gaussian, Laplace, calibrate
 
 
 def test_constants_follow_their_definitions(make_problem):

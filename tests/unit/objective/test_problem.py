@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from murmura.data import Population
-from murmura.errors import ObjectiveError
-from murmura.graph import SimilarityGraph
-from murmura.objective import Huber, Logistic, Problem, Quadratic, Softmax
+from flockwise.data import Population
+from flockwise.errors import ObjectiveError
+from flockwise.graph import SimilarityGraph
+from flockwise.objective import Huber, Logistic, Problem, Quadratic, Softmax
 
 
 def ring(n_agents: int) -> SimilarityGraph:

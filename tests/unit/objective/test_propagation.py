@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from murmura.errors import ObjectiveError
-from murmura.graph import SimilarityGraph
-from murmura.objective import AnchoredObjective, PropagationObjective
+from flockwise.errors import ObjectiveError
+from flockwise.graph import SimilarityGraph
+from flockwise.objective import AnchoredObjective, PropagationObjective
 
 GRAPH = SimilarityGraph.from_edges(5, [(0, 1), (1, 2), (2, 0), (2, 3)], [0.5, 1.0, 2.0, 0.3])  # 4 is isolated
 CONFIDENCES = np.array([1.0, 0.2, 0.5, 0.01, 0.7])

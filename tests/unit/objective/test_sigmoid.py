@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from murmura.objective.sigmoid import sigmoid
+from flockwise.objective.sigmoid import sigmoid
 
 
 @njit

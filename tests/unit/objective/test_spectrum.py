@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murmura.objective.spectrum import largest_eigenvalue, largest_gram_eigenvalues
+from flockwise.objective.spectrum import largest_eigenvalue, largest_gram_eigenvalues
 
 ROUNDING = 1e-13
 

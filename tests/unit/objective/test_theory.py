@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from murmura.errors import ObjectiveError
-from murmura.objective import Logistic, Quadratic, convergence_theory, theory
+from flockwise.errors import ObjectiveError
+from flockwise.objective import Logistic, Quadratic, convergence_theory, theory
 
 
 def test_constants_follow_their_definitions(make_problem):
@@ -31,7 +31,7 @@ def test_sparse_and_dense_eigenvalues_agree(make_problem, monkeypatch):
     edges = tuple((i, (i + step) % 60) for i in range(60) for step in (1, 5))
     problem = make_problem(Quadratic(), counts=tuple(range(1, 61)), edges=edges, l2=0.05)
     dense = convergence_theory(problem).strong_convexity
-    monkeypatch.setattr("murmura.objective.theory._LARGEST_DENSE", 1)
+    monkeypatch.setattr("flockwise.objective.theory._LARGEST_DENSE", 1)
     sparse = convergence_theory(problem).strong_convexity
     assert sparse == pytest.approx(dense, rel=1e-4)
 

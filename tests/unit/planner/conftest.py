@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murmura import Budget, Logistic, Population, Problem, SimilarityGraph
-from murmura.planner import PublicFacts
+from flockwise import Budget, Logistic, Population, Problem, SimilarityGraph
+from flockwise.planner import PublicFacts
 
 LOGISTIC, DELTA = Logistic(), math.exp(-5)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from murmura import Huber, Logistic, Quadratic, Softmax
-from murmura.method import CoordinateDescent
-from murmura.planner.candidates import TRADEOFF, candidates
+from flockwise import Huber, Logistic, Quadratic, Softmax
+from flockwise.method import CoordinateDescent
+from flockwise.planner.candidates import TRADEOFF, candidates
 
 
 def families(facts):

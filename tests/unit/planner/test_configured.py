@@ -5,11 +5,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from murmura.cli.app import app
-from murmura.cli.planning import planned
-from murmura.config import Config, build
-from murmura.config.planning import facts_of, plan_of
-from murmura.errors import ConfigError, PrivacyError
+from flockwise.cli.app import app
+from flockwise.cli.planning import planned
+from flockwise.config import Config, build
+from flockwise.config.planning import facts_of, plan_of
+from flockwise.errors import ConfigError, PrivacyError
 
 RUN = {
     "data": {"source": "synthetic", "agents": 30, "dimension": 16, "min_samples": 20, "max_samples": 20},

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from murmura import Budget, Huber, Problem, angular_graph
-from murmura.planner import PublicFacts
+from flockwise import Budget, Huber, Problem, angular_graph
+from flockwise.planner import PublicFacts
 
 
 def test_a_network_with_other_samples_has_the_same_facts(ring, problem):

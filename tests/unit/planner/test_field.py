@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from murmura import SimilarityGraph
-from murmura.graph.randomized import random_graph
-from murmura.planner.field import SmoothField
+from flockwise import SimilarityGraph
+from flockwise.graph.randomized import random_graph
+from flockwise.planner.field import SmoothField
 
 MANY = 4000
 

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from murmura import Budget, SimilarityGraph
-from murmura.graph.randomized import random_graph
-from murmura.method import LowPass, ReleaseOnce
-from murmura.planner import PublicFacts, plan_run
-from murmura.planner.document import document
-from murmura.planner.words import advice, basis
+from flockwise import Budget, SimilarityGraph
+from flockwise.graph.randomized import random_graph
+from flockwise.method import LowPass, ReleaseOnce
+from flockwise.planner import PublicFacts, plan_run
+from flockwise.planner.document import document
+from flockwise.planner.words import advice, basis
 
 pytestmark = pytest.mark.paper
 

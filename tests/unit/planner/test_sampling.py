@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from murmura import SimilarityGraph
-from murmura.planner.sampling import LARGEST, agents_to_simulate
+from flockwise import SimilarityGraph
+from flockwise.planner.sampling import LARGEST, agents_to_simulate
 
 
 def test_a_small_network_is_simulated_whole(ring):

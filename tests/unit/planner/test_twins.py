@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from murmura import Huber, Logistic, Quadratic, Softmax
-from murmura.graph.randomized import random_graph
-from murmura.planner.field import SmoothField
-from murmura.planner.twins import SHARES, TWINS_PER_SHARE, plausible_shares, twins
+from flockwise import Huber, Logistic, Quadratic, Softmax
+from flockwise.graph.randomized import random_graph
+from flockwise.planner.field import SmoothField
+from flockwise.planner.twins import SHARES, TWINS_PER_SHARE, plausible_shares, twins
 
 
 def made(facts):

@@ -20,16 +20,16 @@ from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from scipy.integrate import dblquad, quad
 from scipy.stats import dlaplace
 
-from murmura.errors import PrivacyError
-from murmura.privacy.accounting import ACCOUNTANTS, accountant_by_name, calibrate, calibration
-from murmura.privacy.accounting.analytic_gaussian import epsilon_of, log_delta, mu_of
-from murmura.privacy.accounting.pld import LEAST_DELTA, integer_laplace_delta
-from murmura.privacy.accounting.remark import Remark
-from murmura.privacy.accounting.zcdp import epsilon_of as zcdp_epsilon_of
-from murmura.privacy.accounting.zcdp import rho, rho_of
-from murmura.privacy.budget import Budget
-from murmura.privacy.filters import ZcdpFilter
-from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace
+from flockwise.errors import PrivacyError
+from flockwise.privacy.accounting import ACCOUNTANTS, accountant_by_name, calibrate, calibration
+from flockwise.privacy.accounting.analytic_gaussian import epsilon_of, log_delta, mu_of
+from flockwise.privacy.accounting.pld import LEAST_DELTA, integer_laplace_delta
+from flockwise.privacy.accounting.remark import Remark
+from flockwise.privacy.accounting.zcdp import epsilon_of as zcdp_epsilon_of
+from flockwise.privacy.accounting.zcdp import rho, rho_of
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.filters import ZcdpFilter
+from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # both are older than the NumPy at hand, and say so

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from murmura.errors import PrivacyError
-from murmura.privacy.allocation import (
+from flockwise.errors import PrivacyError
+from flockwise.privacy.allocation import (
     contraction_per_update,
     exponent_for,
     late_heavy,
@@ -15,9 +15,9 @@ from murmura.privacy.allocation import (
     published,
     uniform,
 )
-from murmura.privacy.budget import Budget
-from murmura.privacy.mechanisms import Gaussian, Laplace
-from murmura.privacy.plan import Plan
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.mechanisms import Gaussian, Laplace
+from flockwise.privacy.plan import Plan
 
 WAKE_TICKS = [3, 9, 10, 24, 40]
 N_TICKS, CONTRACTION = 45, 0.95

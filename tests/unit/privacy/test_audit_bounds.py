@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from murmura.errors import PrivacyError
-from murmura.privacy import Budget, Gaussian, KNorm, Laplace
-from murmura.privacy.audit import CONFIDENCE, GateAttack, Scores, audit_one, epsilon_lower_bound, failed
-from murmura.privacy.audit.bounds import lower_limit, upper_limit
-from murmura.privacy.audit.gate import along_axis, along_diagonal, audited_event, opposite_points
-from murmura.privacy.audit.likelihood import log_likelihood
-from murmura.privacy.audit.samplers import (
+from flockwise.errors import PrivacyError
+from flockwise.privacy import Budget, Gaussian, KNorm, Laplace
+from flockwise.privacy.audit import CONFIDENCE, GateAttack, Scores, audit_one, epsilon_lower_bound, failed
+from flockwise.privacy.audit.bounds import lower_limit, upper_limit
+from flockwise.privacy.audit.gate import along_axis, along_diagonal, audited_event, opposite_points
+from flockwise.privacy.audit.likelihood import log_likelihood
+from flockwise.privacy.audit.samplers import (
     numpy_laplace_misfits,
     philox_gaussian_misfits,
     philox_laplace_misfits,
 )
-from murmura.privacy.noise import SimulatedNoise
-from murmura.randomness.noise import KINDS, standard_noise
+from flockwise.privacy.noise import SimulatedNoise
+from flockwise.randomness.noise import KINDS, standard_noise
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 40), (1, 40), (17, 40), (39, 40), (40, 40)])

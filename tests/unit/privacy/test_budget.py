@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from murmura.errors import PrivacyError
-from murmura.privacy.budget import Budget, default_delta
+from flockwise.errors import PrivacyError
+from flockwise.privacy.budget import Budget, default_delta
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from murmura.errors import BudgetSpent, PrivacyError
-from murmura.privacy.accounting import accountant_by_name, calibrate
-from murmura.privacy.budget import Budget
-from murmura.privacy.filters import GdpFilter, PureFilter, ZcdpFilter, filter_from_json
-from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace
+from flockwise.errors import BudgetSpent, PrivacyError
+from flockwise.privacy.accounting import accountant_by_name, calibrate
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.filters import GdpFilter, PureFilter, ZcdpFilter, filter_from_json
+from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace
 
 BUDGET = Budget(1.0, 1e-5)
 FILTERS = [

@@ -5,18 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 
-from murmura.errors import BudgetSpent, LedgerError, PrivacyError
-from murmura.privacy.budget import Budget
-from murmura.privacy.entries import Entry
-from murmura.privacy.filters import GdpFilter, PureFilter, ZcdpFilter
-from murmura.privacy.gate import Gate
-from murmura.privacy.grid import grid_for_mean, grid_for_vector, rounded_sensitivity
-from murmura.privacy.ledger import Ledger, MemoryLedger
-from murmura.privacy.ledger_file import read_statement
-from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
-from murmura.privacy.messages import decode
-from murmura.privacy.noise import SecureNoise, SimulatedNoise
-from murmura.privacy.plan import Plan
+from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.entries import Entry
+from flockwise.privacy.filters import GdpFilter, PureFilter, ZcdpFilter
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.grid import grid_for_mean, grid_for_vector, rounded_sensitivity
+from flockwise.privacy.ledger import Ledger, MemoryLedger
+from flockwise.privacy.ledger_file import read_statement
+from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
+from flockwise.privacy.messages import decode
+from flockwise.privacy.noise import SecureNoise, SimulatedNoise
+from flockwise.privacy.plan import Plan
 
 BUDGET = Budget(1.0, 1e-5)
 SAMPLES, DIMENSION, CLIP = 8, 3, 1.5

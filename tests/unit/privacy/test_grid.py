@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murmura.errors import PrivacyError
-from murmura.privacy.grid import (
+from flockwise.errors import PrivacyError
+from flockwise.privacy.grid import (
     check_grid,
     clip_rows,
     grid_for_mean,

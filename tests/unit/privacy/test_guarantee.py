@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from murmura.privacy.budget import Budget
-from murmura.privacy.guarantee import USUALLY_PUBLIC, Guarantee
-from murmura.privacy.mechanisms import Gaussian, Laplace, Mechanism
-from murmura.privacy.plan import Plan
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.guarantee import USUALLY_PUBLIC, Guarantee
+from flockwise.privacy.mechanisms import Gaussian, Laplace, Mechanism
+from flockwise.privacy.plan import Plan
 
 GAUSSIAN: Mechanism = Gaussian(0.1, 1.0)
 

@@ -12,12 +12,12 @@ from contextlib import closing
 
 import pytest
 
-from murmura.errors import LedgerError
-from murmura.privacy import ledger_file
-from murmura.privacy.entries import Entry
-from murmura.privacy.ledger import Ledger, MemoryLedger
-from murmura.privacy.ledger_file import NAME, read_statement
-from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace
+from flockwise.errors import LedgerError
+from flockwise.privacy import ledger_file
+from flockwise.privacy.entries import Entry
+from flockwise.privacy.ledger import Ledger, MemoryLedger
+from flockwise.privacy.ledger_file import NAME, read_statement
+from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace
 
 LOG_NAME = f"{NAME}-wal"
 EVENTS = (Laplace(0.1, 0.3, 2.0**-20), Gaussian(1 / 3, 2.5), KNorm(1.0, 2.0, dimension=7))
@@ -108,10 +108,10 @@ def test_commits_are_synced_to_the_disk(tmp_path):
 
 KILLED_WHILE_IT_RUNS = """
 import os, signal, sys
-from murmura.privacy.entries import Entry
-from murmura.privacy.ledger import Ledger
-from murmura.privacy.ledger_file import LedgerFile
-from murmura.privacy.mechanisms import Gaussian
+from flockwise.privacy.entries import Entry
+from flockwise.privacy.ledger import Ledger
+from flockwise.privacy.ledger_file import LedgerFile
+from flockwise.privacy.mechanisms import Gaussian
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -196,7 +196,7 @@ def test_a_second_opener_is_told_which_folder_and_what_to_do(tmp_path):
         with pytest.raises(LedgerError, match=r"in use by another process .*stop that one first") as caught:
             Ledger.open(tmp_path, "anna")
         assert str(tmp_path) in str(caught.value)
-        program = f"from murmura.privacy.ledger import Ledger; Ledger.open({str(tmp_path)!r}, 'anna')"
+        program = f"from flockwise.privacy.ledger import Ledger; Ledger.open({str(tmp_path)!r}, 'anna')"
         other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         assert other.returncode == 1
         assert "in use by another process" in other.stderr

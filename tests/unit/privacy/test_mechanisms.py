@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from murmura.errors import PrivacyError
-from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace, events_from_json, events_to_json
+from flockwise.errors import PrivacyError
+from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, events_from_json, events_to_json
 
 
 def test_noise_std_is_that_of_one_coordinate():

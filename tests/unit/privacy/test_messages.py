@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import murmura.privacy
-from murmura.errors import PrivacyError
-from murmura.privacy.messages import SEAL, Relay, Release, Seal, decode, encode
+import flockwise.privacy
+from flockwise.errors import PrivacyError
+from flockwise.privacy.messages import SEAL, Relay, Release, Seal, decode, encode
 
 VECTOR = np.array([1.5, -0.0, 5e-324, -1e300])
 
@@ -31,7 +31,7 @@ def test_nobody_makes_a_release_by_accident():
 
 def test_the_seal_is_used_in_the_gate_and_nowhere_else():
     """What Python cannot forbid is looked for in the source."""
-    package = Path(murmura.privacy.__file__).parents[1]
+    package = Path(flockwise.privacy.__file__).parents[1]
     users = {file.name for file in package.rglob("*.py") if re.search(r"\bSEAL\b", file.read_text("utf-8"))}
     assert users == {"messages.py", "gate.py"}
 

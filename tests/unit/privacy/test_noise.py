@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from murmura.errors import MissingExtra, PrivacyError
-from murmura.privacy import noise as noise_module
-from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace
-from murmura.privacy.noise import SecureNoise, SimulatedNoise
+from flockwise.errors import MissingExtra, PrivacyError
+from flockwise.privacy import noise as noise_module
+from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace
+from flockwise.privacy.noise import SecureNoise, SimulatedNoise
 
 GRID = 2.0**-12
 SECURE_EVENTS = [Laplace(0.5, 2.0, GRID), Gaussian(0.5, 2.0, GRID)]
@@ -70,7 +70,7 @@ def test_without_the_extra_there_is_one_line_that_says_what_to_install(monkeypat
     for cached in (noise_module._opendp, noise_module._sampler):
         cached.cache_clear()
     monkeypatch.setattr(builtins, "__import__", without_opendp)
-    with pytest.raises(MissingExtra, match=r"murmura\[secure\]"):
+    with pytest.raises(MissingExtra, match=r"flockwise\[secure\]"):
         SecureNoise().check(SECURE_EVENTS[0])
 
 

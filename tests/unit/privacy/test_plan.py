@@ -10,11 +10,11 @@ import math
 import numpy as np
 import pytest
 
-from murmura.errors import PrivacyError
-from murmura.privacy.budget import Budget
-from murmura.privacy.mechanisms import Gaussian, KNorm, Laplace
-from murmura.privacy.noise_plan import plan_noise
-from murmura.privacy.plan import Plan
+from flockwise.errors import PrivacyError
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace
+from flockwise.privacy.noise_plan import plan_noise
+from flockwise.privacy.plan import Plan
 
 BUDGET = Budget(1.0, math.exp(-5))
 PLANS = [

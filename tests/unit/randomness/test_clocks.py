@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from murmura.randomness.clocks import CLOCK, DELAY, TIME_UNIT, exponential, tick_gap, uniform_word
+from flockwise.randomness.clocks import CLOCK, DELAY, TIME_UNIT, exponential, tick_gap, uniform_word
 
 SEED = 2018
 # Gaps before updates 0 to 9 of agents 0 to 9: fixed for ever, since one seed must give one run.

@@ -7,8 +7,8 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from murmura.randomness import noise
-from murmura.randomness.noise import GAUSSIAN, KNORM, LAPLACE, standard_noise
+from flockwise.randomness import noise
+from flockwise.randomness.noise import GAUSSIAN, KNORM, LAPLACE, standard_noise
 
 
 @njit

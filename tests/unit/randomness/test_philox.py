@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from murmura.randomness.philox import philox
+from flockwise.randomness.philox import philox
 
 ALL_ONES = 0xFFFFFFFF
 KNOWN_ANSWERS = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from murmura.data import linear_classification
-from murmura.engine.run import simulate
-from murmura.graph import angular_graph
-from murmura.method import CoordinateDescent, Global, Local
-from murmura.objective import Problem
-from murmura.report import Comparison
+from flockwise.data import linear_classification
+from flockwise.engine.run import simulate
+from flockwise.graph import angular_graph
+from flockwise.method import CoordinateDescent, Global, Local
+from flockwise.objective import Problem
+from flockwise.report import Comparison
 
 
 @pytest.fixture(scope="session")

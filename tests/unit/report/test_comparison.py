@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from murmura.objective import CollaborativeObjective
-from murmura.report import Comparison
+from flockwise.objective import CollaborativeObjective
+from flockwise.report import Comparison
 
 
 def test_rows_repeat_what_the_runs_say(comparison, problem):

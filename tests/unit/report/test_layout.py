@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
-from murmura.graph import SimilarityGraph
-from murmura.report.layout import graph_layout, ring_layout
+from flockwise.graph import SimilarityGraph
+from flockwise.report.layout import graph_layout, ring_layout
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from murmura.graph import random_graph
-from murmura.objective import Problem
-from murmura.report import NOT_PRIVATE, Comparison, Page, pictures
-from murmura.results.tuning import TradeoffChoice, TradeoffScore
+from flockwise.graph import random_graph
+from flockwise.objective import Problem
+from flockwise.report import NOT_PRIVATE, Comparison, Page, pictures
+from flockwise.results.tuning import TradeoffChoice, TradeoffScore
 
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -90,7 +90,7 @@ def test_the_page_says_what_has_to_be_said(text):
         "collaborative (CD)",
         "updates per agent",
         "14 agents",
-        "Murmura 1.2.3",
+        "Flockwise 1.2.3",
         '["a", "b"]',
         "false",
     ):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, root_mean_squared_error
 
-from murmura.data import Population
-from murmura.errors import DataError, ObjectiveError
-from murmura.objective import Huber, Logistic, Quadratic, Softmax
-from murmura.results.metrics import (
+from flockwise.data import Population
+from flockwise.errors import DataError, ObjectiveError
+from flockwise.objective import Huber, Logistic, Quadratic, Softmax
+from flockwise.results.metrics import (
     SizeBin,
     agent_metrics,
     agent_predictions,

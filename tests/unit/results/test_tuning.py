@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from murmura.data import Population
-from murmura.errors import ObjectiveError
-from murmura.graph import SimilarityGraph
-from murmura.objective import Logistic, Loss, Problem, Quadratic, solve_optimum
-from murmura.results.metrics import agent_metrics, mean_metric
-from murmura.results.tuning import choose_tradeoff
+from flockwise.data import Population
+from flockwise.errors import ObjectiveError
+from flockwise.graph import SimilarityGraph
+from flockwise.objective import Logistic, Loss, Problem, Quadratic, solve_optimum
+from flockwise.results.metrics import agent_metrics, mean_metric
+from flockwise.results.tuning import choose_tradeoff
 
 GRID = (10.0, 0.01, 1.0)
 

@@ -1,0 +1,48 @@
+"""The attack on release once: one noisy vector per agent, and many agents with the same data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.audit.samples import Samples, repeated
+from flockwise.method import ReleaseOnce
+from flockwise.method.release_once import Kind
+from flockwise.objective import CappedLogistic, Problem
+from flockwise.privacy.audit.bounds import Scores
+from flockwise.privacy.budget import Budget
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseOnceAttack:
+    """The score is the position of a release along the line between the two releases without noise.
+
+    For normal noise on the released vector that is the likelihood ratio, but for a constant factor.
+    """
+
+    name: str
+    kind: Kind
+    budget: Budget
+    runs: int
+    pair: tuple[Samples, Samples]
+    updates: int = 1
+
+    def scores(self, runs: int, seed: int) -> Scores:
+        shift = self._shift(seed)
+        return Scores(
+            *(
+                self._releases(samples, runs, seed + 1 + which) @ shift
+                for which, samples in enumerate(self.pair)
+            )
+        )
+
+    def _shift(self, seed: int) -> NDArray[np.float64]:
+        """With the same seed the noise is the same and drops out."""
+        first, second = (self._releases(samples, 1, seed)[0] for samples in self.pair)
+        return (second - first) / np.linalg.norm(second - first)
+
+    def _releases(self, samples: Samples, runs: int, seed: int) -> NDArray[np.float64]:
+        method = ReleaseOnce(self.budget, self.kind, noise_seed=seed)
+        return method.release(Problem(*repeated(samples, runs), CappedLogistic())).vectors

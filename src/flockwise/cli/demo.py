@@ -1,0 +1,108 @@
+"""`flockwise demo`: the main job on generated data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flockwise.cli.console import RESULTS, progress_bar, results_table, step, version
+from flockwise.cli.files import output_folder
+from flockwise.cli.output import say_where, write_report
+from flockwise.data import LinearTask, linear_classification
+from flockwise.engine.run import simulate
+from flockwise.graph import angular_graph
+from flockwise.method import CoordinateDescent, Global, Local, ModelPropagation, ReleaseOnce
+from flockwise.objective import Problem
+from flockwise.privacy.budget import Budget, default_delta
+from flockwise.report import Comparison, Page
+from flockwise.results.tuning import TradeoffChoice, choose_tradeoff
+
+TRADEOFFS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0)
+VALIDATION_INSTANCES = 5
+# Validation instances have seeds far from those that anyone compares: no instance is ever both.
+VALIDATION_SEEDS = 1_000_000
+UPDATES = 100
+# What an agent sends in the private run after its one release is post-processing, which costs nothing.
+EPSILON = 1.0
+PRIVATE_UPDATES = 50
+RECORD_EVERY = 0.25
+# Ten lines in a plane: two of them are at most 36° apart, which makes them neighbors. So there is an edge.
+FEWEST_AGENTS = 10
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for metrics.json, report.html and the pictures.")],
+    agents: Annotated[int, typer.Option(min=FEWEST_AGENTS, help="How many agents.")] = 100,
+    dimension: Annotated[int, typer.Option(min=2, help="How many features each sample has.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed is another population.")] = 0,
+) -> None:
+    """See agents learn alone, together, and together in private: the paper's synthetic task."""
+    folder = output_folder(out)
+    with step(f"choosing the trade-off on {VALIDATION_INSTANCES} validation instances"):
+        choice = _choose_tradeoff(agents, dimension, seed)
+    task, problem = _instance(agents, dimension, seed)
+    problem = problem.with_tradeoff(choice.best)
+    comparison = _compare(task, problem, seed)
+    page = Page(
+        title=f"{agents} agents learn a model each",
+        comparison=comparison,
+        data_description=(
+            "The synthetic task: every agent separates points by a line of its own; agents with similar "
+            "lines are neighbors. 5 % of the training labels are wrong, the test labels are clean"
+        ),
+        settings=_settings(agents, dimension, seed),
+        version=version(),
+        choice=choice,
+        choice_description=(
+            f"Mean over agents and {VALIDATION_INSTANCES} validation instances, which are drawn with other "
+            "seeds; the test samples have no part in it."
+        ),
+    )
+    write_report(folder, page, seed, task.targets)
+    RESULTS.print(results_table(comparison))
+    say_where(folder, comparison)
+
+
+def _instance(agents: int, dimension: int, seed: int) -> tuple[LinearTask, Problem]:
+    task = linear_classification(agents, dimension, seed=seed)
+    return task, Problem(task.train, angular_graph(task.targets, source="targets"))
+
+
+def _choose_tradeoff(agents: int, dimension: int, seed: int) -> TradeoffChoice:
+    trials = []
+    for number in range(VALIDATION_INSTANCES):
+        task, problem = _instance(agents, dimension, seed + VALIDATION_SEEDS * (number + 1))
+        trials.append((problem, task.test))
+    return choose_tradeoff(trials, TRADEOFFS)
+
+
+def _compare(task: LinearTask, problem: Problem, seed: int) -> Comparison:
+    options: dict[str, Any] = {"test": task.test, "seed": seed, "record_every": RECORD_EVERY}
+    with step("learning alone, and one model for all"):
+        runs = [simulate(problem, method, test=task.test) for method in (Local(), Global())]
+    for words, method in (
+        ("learning together: coordinate descent", CoordinateDescent()),
+        ("smoothing local models: propagation", ModelPropagation()),
+    ):
+        with progress_bar(words) as progress:
+            ticks = UPDATES * problem.n_agents
+            runs.append(simulate(problem, method, ticks=ticks, progress=progress, **options))
+    with progress_bar("learning privately: one release each, smoothed") as progress:
+        private = ReleaseOnce(Budget(EPSILON, default_delta(problem.sample_cap)), noise_seed=seed)
+        ticks = PRIVATE_UPDATES * problem.n_agents
+        runs.append(simulate(problem, private, ticks=ticks, progress=progress, **options))
+    return Comparison.of(problem, *runs)
+
+
+def _settings(agents: int, dimension: int, seed: int) -> dict[str, dict[str, Any]]:
+    """As a configuration for `flockwise simulate` would say it."""
+    return {
+        "general": {"seed": seed},
+        "data": {"source": "synthetic", "agents": agents, "dimension": dimension},
+        "graph": {"kind": "angular", "from": "targets", "gamma": 0.1, "threshold": 0.01},
+        "objective": {"loss": "logistic"},
+        "method": {"name": "cd", "ticks": UPDATES * agents, "record_every": RECORD_EVERY, "start": "zeros"},
+        "privacy": {"kind": "none", "private row": f"release_once, epsilon {EPSILON:g}"},
+    }

@@ -1,0 +1,157 @@
+"""`flockwise ledger show`: what agents have spent, when and on what, and whether their ledgers are intact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from flockwise.cli.console import RESULTS
+from flockwise.cli.files import write_json
+from flockwise.errors import LedgerError, PrivacyError
+from flockwise.privacy.entries import Entry
+from flockwise.privacy.ledger_file import NAME, read_statement
+from flockwise.privacy.spending import Spending, policy_from, spending_by
+
+SHOWN_ENTRIES = 20
+
+ledger = typer.Typer(no_args_is_help=True, help="Look into the ledgers of real agents.")
+
+
+@ledger.callback()
+def _group() -> None:
+    """Keeps `show` a command of its own."""
+
+
+@ledger.command()
+def show(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of one agent, or one with the folders of many.")
+    ],
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all entries to this file.")] = None,
+) -> None:
+    """Show what was spent, when and on what. Ends with code 1 if a ledger is damaged."""
+    views = [View.of(file.parent) for file in sorted(directory.rglob(NAME))]
+    if not views:
+        raise LedgerError(f"{directory}: there is no {NAME} in it or below it; name the folder of an agent")
+    for view in views:
+        view.print()
+    if json_file is not None:
+        write_json(json_file, {"ledgers": [view.document() for view in views]})
+    if any(view.problems for view in views):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class View:
+    """One agent's ledger, as far as it can be read and trusted."""
+
+    folder: Path
+    agent: str | None
+    spending: Spending | None
+    entries: tuple[Entry, ...]
+    problems: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: Path) -> View:
+        try:
+            statement = read_statement(folder)
+        except LedgerError as error:
+            return cls(folder, None, None, (), (str(error),))
+        agent = statement.account.agent
+        if statement.problems:
+            return cls(folder, agent, None, (), statement.problems)
+        try:
+            entries = tuple(row.entry() for row in statement.rows)
+            spending = _spending(statement.account.policy, agent)
+            if spending is not None:
+                spending.replay([entry.event for entry in entries])
+        except PrivacyError as error:
+            return cls(folder, agent, None, (), (str(error),))
+        return cls(folder, agent, spending, entries, ())
+
+    @property
+    def epsilon_spent(self) -> float:
+        return 0.0 if self.spending is None else self.spending.epsilon_spent(len(self.entries))
+
+    def print(self) -> None:
+        name = "unknown agent" if self.agent is None else f"agent {self.agent}"
+        RESULTS.print(Text.assemble((name, "bold"), f"  {self.folder}"), soft_wrap=True)
+        for problem in self.problems:
+            RESULTS.print(Text.assemble(("DAMAGED  ", "bold red"), problem), soft_wrap=True)
+        if self.problems:
+            RESULTS.print(Text("What it says cannot be trusted; the agent must stay silent."), soft_wrap=True)
+            return
+        RESULTS.print(Text.assemble(("intact  ", "green"), self._summary()), soft_wrap=True)
+        if self.entries:
+            RESULTS.print(self._table())
+
+    def _summary(self) -> str:
+        if self.spending is None:
+            return "nothing is granted yet, and nothing is spent"
+        budget = self.spending.budget
+        n_lost = sum(entry.payload is None for entry in self.entries)
+        summary = (
+            f"spent ε = {self.epsilon_spent:.4g} of {budget.epsilon:.4g} at δ = {budget.delta:.4g} "
+            f"on {len(self.entries):,} events ({self.spending.description})"
+        )
+        return f"{summary}, {n_lost} of them lost without a release" if n_lost else summary
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in ("release", "when", "event", "sensitivity", "noise sd", "bytes", "ε so far"):
+            table.add_column(heading, justify="left" if heading in ("when", "event") else "right")
+        n_hidden = max(len(self.entries) - SHOWN_ENTRIES, 0)
+        if n_hidden:
+            table.add_row("…", f"{n_hidden:,} earlier ones, in --json", *[""] * 5, style="dim")
+        for entry in self.entries[n_hidden:]:
+            event = entry.event
+            table.add_row(
+                str(entry.number),
+                entry.recorded,
+                event.name,
+                f"{event.sensitivity:.4g}",
+                f"{event.noise_std:.4g}",
+                "lost" if entry.payload is None else f"{len(entry.payload):,}",
+                f"{self._epsilon_after(entry):.4g}",
+            )
+        return table
+
+    def _epsilon_after(self, entry: Entry) -> float:
+        assert self.spending is not None  # nothing is entered before something is granted
+        return self.spending.epsilon_spent(entry.number)
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs."""
+        budget = None if self.spending is None else self.spending.budget
+        return {
+            "folder": str(self.folder),
+            "agent": self.agent,
+            "intact": not self.problems,
+            "problems": list(self.problems),
+            "epsilon": None if budget is None else budget.epsilon,
+            "delta": None if budget is None else budget.delta,
+            "epsilon_spent": None if self.problems else self.epsilon_spent,
+            "entries": [self._row(entry) for entry in self.entries],
+        }
+
+    def _row(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "number": entry.number,
+            "recorded": entry.recorded,
+            "mechanism": entry.event.name,
+            "sensitivity": entry.event.sensitivity,
+            "noise_scale": entry.event.scale,
+            "noise_std": entry.event.noise_std,
+            "grid": entry.event.grid,
+            "bytes": None if entry.payload is None else len(entry.payload),
+            "epsilon_so_far": self._epsilon_after(entry),
+        }
+
+
+def _spending(policy: str | None, agent: str) -> Spending | None:
+    return None if policy is None else spending_by(policy_from(policy), agent)

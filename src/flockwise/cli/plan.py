@@ -1,0 +1,215 @@
+"""`flockwise plan`: what a budget buys, for one agent's noise or for a whole private run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from flockwise.cli.console import RESULTS, say
+from flockwise.cli.files import output_folder, write_json
+from flockwise.errors import PrivacyError
+from flockwise.privacy import Budget, Gaussian, KNorm, Laplace, Mechanism, calibrate, default_delta
+from flockwise.privacy.accounting.remark import Remark
+from flockwise.privacy.mechanisms import Norm
+
+ACCOUNTANTS: dict[Norm, tuple[str, ...]] = {
+    "l1": ("basic", "theorem1", "zcdp", "kov", "pld"),
+    "l2": ("remark", "zcdp", "gdp", "pld"),
+}
+CURVE_POINTS = 17
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The event that every update would be, under one accountant."""
+
+    event: Mechanism
+    step_epsilon: float | None
+
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = {"mechanism": self.event.name}
+        if self.step_epsilon is not None:
+            document["step_epsilon"] = self.step_epsilon
+        return document | {"noise_scale": self.event.scale, "noise_std": self.event.noise_std}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be released, how often, and for which budget."""
+
+    budget: Budget
+    samples: int
+    dimension: int
+    norm: Norm
+    bound: float
+
+    @property
+    def sensitivity(self) -> float:
+        """2C/m: how far the mean of clipped gradients moves when one of the m points is replaced."""
+        return 2 * self.bound / self.samples
+
+    def events(self) -> dict[str, Mechanism]:
+        """The mechanism under each accountant. Without δ only a pure one is left in the L2 geometry."""
+        if self.norm == "l1":
+            event: Mechanism = Laplace(self.sensitivity, scale=1.0)
+        elif self.budget.delta == 0:
+            return {"basic": KNorm(self.sensitivity, scale=1.0, dimension=self.dimension)}
+        else:
+            event = Gaussian(self.sensitivity, scale=1.0)
+        return dict.fromkeys(ACCOUNTANTS[self.norm], event)
+
+    def answers(self, updates: int) -> dict[str, Noise | PrivacyError]:
+        """The least noise under each accountant, or why it has none."""
+        return {name: self._answer(name, event, updates) for name, event in self.events().items()}
+
+    def _answer(self, name: str, event: Mechanism, updates: int) -> Noise | PrivacyError:
+        try:
+            events = calibrate(self.budget, event, name, updates=updates)
+        except PrivacyError as error:
+            return error
+        if name == Remark.name:
+            return Noise(events[0], Remark().split(events, self.budget.delta).step_epsilons[0])
+        return Noise(events[0], None if isinstance(events[0], Gaussian) else events[0].epsilon)
+
+
+def plan(
+    problem: Annotated[
+        Path | None,
+        typer.Option(metavar="CONFIG.toml", help="Choose the method for this private run; only with --json."),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Total ε of an agent.")] = None,
+    updates: Annotated[
+        int | None, typer.Option(min=1, help="How often the agent releases something.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="How many samples the agent has.")] = None,
+    dimension: Annotated[
+        int | None, typer.Option(min=1, help="How many coordinates one release has.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Total δ of an agent; by default min(1e-5, 1/samples²).")
+    ] = None,
+    norm: Annotated[str, typer.Option(help="l1 (Laplace noise) or l2 (Gaussian noise).")] = "l2",
+    bound: Annotated[
+        float, typer.Option(help="What each sample's gradient is clipped to, in that norm.")
+    ] = 1.0,
+    json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for a picture of noise against updates.")] = None,
+) -> None:
+    """See what a budget buys: the least noise under every accountant, or with --problem the best method."""
+    if problem is not None:
+        given = {"epsilon": epsilon, "updates": updates, "samples": samples, "dimension": dimension}
+        _plan_problem(problem, json, [name for name, value in given.items() if value is not None])
+        return
+    if epsilon is None or updates is None or samples is None or dimension is None:
+        raise PrivacyError("give --epsilon, --updates, --samples and --dimension, or --problem CONFIG.toml")
+    question = _question(
+        epsilon, default_delta(samples) if delta is None else delta, samples, dimension, norm, bound
+    )
+    folder = None if out is None else output_folder(out)
+    answers = question.answers(updates)
+    if json is not None:
+        write_json(json, _document(question, updates, answers))
+    RESULTS.print(_table(question, updates, answers))
+    for name, answer in answers.items():
+        if isinstance(answer, PrivacyError):
+            say(f"No {name}: {answer}")
+    say(
+        f"Noise on each coordinate of the mean of {samples:,} clipped gradients; replacing one of them moves "
+        f"it by at most {question.sensitivity:.6g} in {norm.upper()}."
+    )
+    if folder is not None:
+        say(f"The picture is {_draw(question, updates, folder)}")
+
+
+def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
+    """Which method to run, and whether: from what is public about a configured run."""
+    if given:
+        raise PrivacyError(f"--{given[0]}: --problem takes it from {file}; leave it out")
+    # These need the compiled engines, which take longer to load than the other plans to make.
+    from flockwise.cli.planning import planning, show_plan
+    from flockwise.config import Config
+    from flockwise.config.planning import plan_of
+    from flockwise.planner.document import document
+
+    settings = Config.read(file)
+    with planning() as progress:
+        made = plan_of(settings, progress)
+    if json is not None:
+        write_json(json, document(made))
+    show_plan(made)
+
+
+def _question(
+    epsilon: float, delta: float, samples: int, dimension: int, norm: str, bound: float
+) -> Question:
+    if norm not in ACCOUNTANTS:
+        raise PrivacyError(f"--norm must be l1 or l2, got {norm!r}")
+    if not (math.isfinite(bound) and bound > 0):
+        raise PrivacyError(f"--bound must be positive and finite, got {bound!r}")
+    return Question(Budget(epsilon, delta), samples, dimension, norm, bound)
+
+
+def _document(question: Question, updates: int, answers: dict[str, Noise | PrivacyError]) -> dict[str, Any]:
+    return {
+        "epsilon": question.budget.epsilon,
+        "delta": question.budget.delta,
+        "updates": updates,
+        "samples": question.samples,
+        "dimension": question.dimension,
+        "norm": question.norm,
+        "bound": question.bound,
+        "sensitivity": question.sensitivity,
+        "neighboring": "replace one sample",
+        "accountants": {
+            name: answer.document() for name, answer in answers.items() if isinstance(answer, Noise)
+        },
+    }
+
+
+def _table(question: Question, updates: int, answers: dict[str, Noise | PrivacyError]) -> Table:
+    budget = question.budget
+    title = f"ε = {budget.epsilon:g}, δ = {budget.delta:.4g}, {updates:,} updates, p = {question.dimension:,}"
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for heading in ("accountant", "mechanism"):
+        table.add_column(heading)
+    for heading in ("step ε", "noise scale", "noise sd", "length / bound"):
+        table.add_column(heading, justify="right")
+    for name, answer in answers.items():
+        if isinstance(answer, PrivacyError):
+            table.add_row(name, *"–" * 5)
+            continue
+        length = math.sqrt(question.dimension) * answer.event.noise_std
+        table.add_row(
+            name,
+            answer.event.name,
+            "–" if answer.step_epsilon is None else f"{answer.step_epsilon:.4f}",
+            f"{answer.event.scale:.5g}",
+            f"{answer.event.noise_std:.5g}",
+            f"{length / question.bound:.4g}",
+        )
+    return table
+
+
+def _draw(question: Question, updates: int, folder: Path) -> Path:
+    """Noise for 1 update up to well beyond those asked for."""
+    # Drawing needs matplotlib, which takes longer to load than all answers take to find.
+    from flockwise.report.noise_plot import noise_against_updates
+    from flockwise.report.svg import save_picture
+
+    last = max(100, 4 * updates)
+    ratio = last ** (1 / (CURVE_POINTS - 1))
+    counts = sorted({round(ratio**point) for point in range(CURVE_POINTS)} | {updates})
+    curves: dict[str, list[float]] = {}
+    for count in counts:
+        for name, answer in question.answers(count).items():
+            if isinstance(answer, Noise):
+                curves.setdefault(name, []).append(answer.event.noise_std)
+    picture = noise_against_updates(
+        counts, curves, updates=updates, epsilon=question.budget.epsilon, delta=question.budget.delta
+    )
+    return save_picture(picture, folder)

@@ -1,0 +1,120 @@
+"""`flockwise simulate`: a configured run on the user's own data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flockwise.cli.console import RESULTS, progress_bar, results_table, say, step, version
+from flockwise.cli.files import output_folder
+from flockwise.cli.interrupt import INTERRUPTED, stop_on_interrupt
+from flockwise.cli.output import say_where, write_report
+from flockwise.cli.planning import planned
+from flockwise.config import Config, Experiment, build
+from flockwise.config.sections import PlannedMethod
+from flockwise.engine.run import simulate as run_method
+from flockwise.errors import ConfigError, ResumeError
+from flockwise.method import Global, Local
+from flockwise.report import Comparison, Page
+from flockwise.results.trajectory import Trajectory
+
+SAVED_RUN = "run.npz"
+
+
+def simulate(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.toml", help="What to run; see docs/configuration.md.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The folder for run.npz, models.parquet, metrics.json, report.html and the pictures."
+        ),
+    ],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run saved in --out.")] = False,
+    baselines: Annotated[
+        bool, typer.Option(help="Also solve the local and the global models, to compare with.")
+    ] = True,
+) -> None:
+    """Run a method on your data. Ctrl-C saves the run at the next barrier; --resume goes on from there."""
+    settings = Config.read(config)
+    folder = output_folder(out)
+    saved = _saved_run(folder) if resume else None
+    if not resume:
+        _refuse_to_overwrite(folder)
+    if isinstance(settings.method, PlannedMethod):
+        experiment = planned(settings, folder)
+    else:
+        with step("preparing data, graph and objective"):
+            experiment = build(settings)
+    run = _run(experiment, saved)
+    run.save(folder / SAVED_RUN)
+    if run.stopped == "interrupted":
+        say(f"Saved after {run.final.ticks:,} ticks. Go on with:")
+        say(f"    flockwise simulate {config} --out {out} --resume")
+        raise typer.Exit(INTERRUPTED)
+    run.to_parquet(folder / "models.parquet")
+    comparison = Comparison.of(experiment.problem, *_baselines(experiment, wanted=baselines), run)
+    write_report(folder, _page(config, experiment, comparison), settings.seed, experiment.samples.targets)
+    RESULTS.print(results_table(comparison))
+    say_where(folder, comparison)
+
+
+def _saved_run(folder: Path) -> Trajectory:
+    file = folder / SAVED_RUN
+    if not file.is_file():
+        raise ResumeError(f"{file}: there is no saved run to resume; start one without --resume")
+    return Trajectory.load(file)
+
+
+def _refuse_to_overwrite(folder: Path) -> None:
+    """Hours of work may be in a run that waits to be resumed."""
+    file = folder / SAVED_RUN
+    try:
+        is_waiting = file.is_file() and Trajectory.load(file).stopped == "interrupted"
+    except ResumeError:  # nothing that could be resumed
+        return
+    if is_waiting:
+        raise ConfigError(
+            f"{file}: holds an interrupted run; go on with it by --resume, or name another folder"
+        )
+
+
+def _run(experiment: Experiment, saved: Trajectory | None) -> Trajectory:
+    with stop_on_interrupt() as stop_wanted, progress_bar(f"running {experiment.method.name}") as progress:
+        return experiment.simulate(resume=saved, progress=progress, should_stop=stop_wanted)
+
+
+def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:
+    others = [method for method in (Local(), Global()) if method.name != experiment.method.name]
+    if not wanted:
+        return []
+    if not experiment.problem.graph.n_edges:
+        say("The graph has no edges, so that no agent has a say in one model for all: global is left out.")
+        others = [method for method in others if method.name != Global.name]
+    if not others:
+        return []
+    with step("solving the baselines: " + ", ".join(method.name for method in others)):
+        return [run_method(experiment.problem, method, test=experiment.test) for method in others]
+
+
+def _page(config: Path, experiment: Experiment, comparison: Comparison) -> Page:
+    return Page(
+        title=f"{config.stem}: {experiment.problem.n_agents:,} agents learn a model each",
+        comparison=comparison,
+        data_description=experiment.samples.description,
+        settings=_settings(experiment.config),
+        version=version(),
+        choice=experiment.choice,
+        choice_description=experiment.choice_description,
+    )
+
+
+def _settings(config: Config) -> dict[str, dict[str, Any]]:
+    values = config.model_dump(by_alias=True, exclude_none=True)
+    sections = {"general": {"seed": values.pop("seed")}}
+    for name, section in values.items():
+        sections[name] = {k: v.name if isinstance(v, Path) else v for k, v in section.items()}
+    return sections

@@ -1,0 +1,19 @@
+"""Bytes → Population: all agents' samples, packed agent after agent."""
+
+from flockwise.data.frames import population_from_frame, read_population
+from flockwise.data.movielens import MovieLens, load_movielens
+from flockwise.data.population import Population
+from flockwise.data.ratings import RatingsTask, ratings_task
+from flockwise.data.synthetic import LinearTask, linear_classification
+
+__all__ = [
+    "LinearTask",
+    "MovieLens",
+    "Population",
+    "RatingsTask",
+    "linear_classification",
+    "load_movielens",
+    "population_from_frame",
+    "ratings_task",
+    "read_population",
+]

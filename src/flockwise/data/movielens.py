@@ -1,0 +1,198 @@
+"""MovieLens-100K: 943 people's ratings of 1682 movies, with who they are and what the movies are.
+
+The data belongs to GroupLens and is not part of this package; its README gives the terms of use.
+F. M. Harper and J. A. Konstan, The MovieLens Datasets, ACM TiiS 5(4), 2015.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.data.download import download_folder, file_sha256
+from flockwise.data.population import held_out_rows
+from flockwise.errors import DataError
+
+URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
+RATINGS_SHA256 = "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"
+FOLDER = "ml-100k"
+FILES = ("README", "u.data", "u.genre", "u.item", "u.occupation", "u.user")
+YEAR_IN_TITLE = re.compile(r"\((\d{4})\)")
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Who rated what and how, sorted by user and movie; users and movies count from 0."""
+
+    users: NDArray[np.int64]
+    movies: NDArray[np.int64]
+    values: NDArray[np.float64]
+    n_users: int
+    n_movies: int
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """User i's ratings are entries offsets[i]:offsets[i + 1]."""
+        counts = np.bincount(self.users, minlength=self.n_users)
+        return np.concatenate(([0], np.cumsum(counts)))
+
+    def select(self, rows: NDArray[np.bool_]) -> Ratings:
+        return Ratings(self.users[rows], self.movies[rows], self.values[rows], self.n_users, self.n_movies)
+
+
+@dataclass(frozen=True, eq=False)
+class Users:
+    """What each user said about themselves."""
+
+    ages: NDArray[np.int64]
+    genders: tuple[str, ...]
+    occupations: tuple[str, ...]
+    zip_codes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Movies:
+    """Title, year (NaN for the one movie without) and genres (n_movies, n_genres) of each movie."""
+
+    titles: tuple[str, ...]
+    years: NDArray[np.float64]
+    genres: NDArray[np.bool_]
+    genre_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class MovieLens:
+    """The whole data set, as `load_movielens` reads it."""
+
+    ratings: Ratings
+    users: Users
+    movies: Movies
+
+    def split(self, test_share: float = 0.2, seed: int = 0) -> tuple[Ratings, Ratings]:
+        """Train and test ratings, drawn at random from those of each user."""
+        held_out = held_out_rows(self.ratings.offsets, test_share, seed)
+        return self.ratings.select(~held_out), self.ratings.select(held_out)
+
+
+def load_movielens(path: str | os.PathLike[str] | None = None) -> MovieLens:
+    """MovieLens-100K from `path` or from the first of these places that has it.
+
+    1. ml-100k/ in the folder that the environment variable FLOCKWISE_DATA names,
+    2. ../shared/data/ml-100k, seen from the working directory or from the source tree,
+    3. the user's cache (~/.cache/flockwise/ml-100k, or under XDG_CACHE_HOME), into which it is
+       downloaded from GroupLens when it is in none of them.
+
+    The ratings must have the published SHA-256, wherever they come from.
+    """
+    folder = _given_folder(Path(path)) if path is not None else _find_or_download(URL, RATINGS_SHA256)
+    _check_complete(folder)
+    found = file_sha256(folder / "u.data")
+    if found != RATINGS_SHA256:
+        raise DataError(
+            f"{folder / 'u.data'}: SHA-256 is {found}, expected {RATINGS_SHA256}; "
+            f"this is not MovieLens-100K as published: remove the folder and get {URL} again"
+        )
+    return _read(folder)
+
+
+def _given_folder(path: Path) -> Path:
+    for folder in (path, path / FOLDER):
+        if (folder / "u.data").is_file():
+            return folder
+    raise DataError(f"{path}: there is no u.data in it; give the folder that {URL} unpacks to")
+
+
+def _find_or_download(url: str, sha256: str) -> Path:
+    places = list(_places())
+    for folder in places:
+        if (folder / "u.data").is_file():
+            return folder
+    cache = places[-1]
+    try:
+        download_folder(url, cache, members=FILES, sha256={"u.data": sha256})
+    except OSError as error:
+        looked = ", ".join(str(place) for place in places)
+        raise DataError(
+            f"MovieLens-100K is not on this machine (looked in {looked}) and {url} could not be fetched "
+            f"({error}). Unpack that file on a connected machine, copy its folder {FOLDER} here, and set "
+            f"FLOCKWISE_DATA to the folder that holds it, or put it at {cache}"
+        ) from error
+    return cache
+
+
+def _places() -> Iterator[Path]:
+    """Where the data may be, the place to download to last."""
+    if os.environ.get("FLOCKWISE_DATA"):
+        yield Path(os.environ["FLOCKWISE_DATA"], FOLDER)
+    source_tree = Path(__file__).resolve().parents[3]
+    for start in (Path.cwd(), source_tree):
+        yield start.parent / "shared" / "data" / FOLDER
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    yield Path(caches, "flockwise", FOLDER)
+
+
+def _check_complete(folder: Path) -> None:
+    missing = [name for name in ("u.data", "u.genre", "u.item", "u.user") if not (folder / name).is_file()]
+    if missing:
+        raise DataError(f"{folder}: {', '.join(missing)} missing; unpack the whole of {URL}")
+
+
+def _read(folder: Path) -> MovieLens:
+    users = _read_users(folder / "u.user")
+    movies = _read_movies(folder / "u.item", folder / "u.genre")
+    ratings = _read_ratings(folder / "u.data", len(users.ages), len(movies.titles))
+    return MovieLens(ratings, users, movies)
+
+
+def _read_ratings(file: Path, n_users: int, n_movies: int) -> Ratings:
+    table = np.loadtxt(file, dtype=np.int64, usecols=(0, 1, 2))
+    users, movies, values = table[np.lexsort((table[:, 1], table[:, 0]))].T
+    if users.max() > n_users or movies.max() > n_movies:
+        raise DataError(f"{file}: rates users or movies that u.user and u.item do not list; get {URL} again")
+    return Ratings(users - 1, movies - 1, values.astype(np.float64), n_users, n_movies)
+
+
+def _read_users(file: Path) -> Users:
+    _, ages, genders, occupations, zip_codes = zip(*_records(file, 5), strict=True)
+    return Users(np.array(ages, dtype=np.int64), genders, occupations, zip_codes)
+
+
+def _read_movies(items: Path, genre_list: Path) -> Movies:
+    genre_names = tuple(name for name, _ in _records(genre_list, 2))
+    records = list(_records(items, 5 + len(genre_names)))
+    return Movies(
+        titles=tuple(record[1] for record in records),
+        years=np.array([_year(title=record[1], released=record[2]) for record in records]),
+        genres=np.array([[flag == "1" for flag in record[5:]] for record in records]),
+        genre_names=genre_names,
+    )
+
+
+def _year(title: str, released: str) -> float:
+    """The year in the title, which is the movie's; else that of its release in the United States."""
+    in_title = YEAR_IN_TITLE.findall(title)
+    if in_title:
+        return float(in_title[-1])
+    return float(released[-4:]) if released else float("nan")
+
+
+def _records(file: Path, n_fields: int) -> Iterator[list[str]]:
+    """The lines of a file of the archive, cut at '|'; they are in ISO 8859-1 and ordered by number."""
+    for number, line in enumerate(file.read_text(encoding="latin-1").splitlines(), start=1):
+        if not line:
+            continue
+        fields = line.split("|")
+        if len(fields) != n_fields:
+            raise DataError(
+                f"{file}, line {number}: {len(fields)} fields, expected {n_fields}; get {URL} again"
+            )
+        yield fields

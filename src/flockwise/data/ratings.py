@@ -1,0 +1,196 @@
+"""MovieLens as a task: every user is an agent who learns to rate movies from their features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from flockwise.data.als import als_features
+from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
+from flockwise.data.population import Population
+from flockwise.errors import DataError
+
+MovieFeatures: TypeAlias = Literal["als", "als_disjoint", "genres"]
+Centring: TypeAlias = Literal["user_mean", "public"]
+
+# The middle of what people use of the scale 1 to 5; a constant, so that it tells nothing about anyone.
+PUBLIC_CENTRE = 3.5
+
+
+@dataclass(frozen=True, eq=False)
+class RatingsTask:
+    """Agents with centred ratings as targets and movie features as features.
+
+    movie_features: (n_movies, features), the rows that `train` and `test` repeat.
+    centres: what was subtracted from each agent's ratings; add it to a prediction to get a rating.
+    user_profiles: age, gender and occupation of each agent, scaled for Euclidean neighbours; public.
+    rating_matrix: centred training ratings (agents, movies), for a graph from who rates alike.
+    features_private: whether the movie features were computed from the agents' own ratings.
+    """
+
+    train: Population
+    test: Population
+    movie_features: NDArray[np.float64]
+    centres: NDArray[np.float64]
+    user_profiles: NDArray[np.float64]
+    profile_names: tuple[str, ...]
+    rating_matrix: sparse.csr_array
+    features_private: bool
+    description: str
+
+
+def ratings_task(
+    movielens: MovieLens,
+    *,
+    features: MovieFeatures = "als",
+    dimension: int = 20,
+    centring: Centring = "user_mean",
+    test_share: float = 0.2,
+    seed: int = 0,
+    als_penalty: float = 0.1,
+    als_iterations: int = 20,
+) -> RatingsTask:
+    """Section 5.2: predict θ_i·φ_j, agent i's centred rating of movie j.
+
+    features: φ. "als", the paper's choice: factors of the agents' training ratings, so not public.
+        "als_disjoint": factors of the ratings of a random half of the users, who are then no agents.
+        "genres": the 19 genre indicators and the scaled year, public (and always 20 features).
+    centring: "user_mean" subtracts each agent's mean training rating, as the paper does; one rating
+        then moves all the others. "public" subtracts 3.5 and adds an intercept feature.
+
+    Test ratings have no part in features or centres.
+    """
+    _check(movielens, features, dimension, centring)
+    train, test = movielens.split(test_share, seed)
+    agents, teachers = _roles(movielens, features, train, seed)
+    if features == "genres":
+        movie_features, names = _genre_features(movielens.movies)
+    else:
+        movie_features = als_features(
+            teachers.users,
+            teachers.movies,
+            _centred(teachers, _centres(teachers, centring)),
+            n_users=teachers.n_users,
+            n_movies=teachers.n_movies,
+            dimension=dimension,
+            penalty=als_penalty,
+            iterations=als_iterations,
+            seed=seed,
+        )
+        names = tuple(f"factor{column}" for column in range(dimension))
+    if centring == "public":
+        movie_features = np.column_stack((movie_features, np.ones(len(movie_features))))
+        names = (*names, "intercept")
+    centres = _centres(train, centring)
+    profiles, profile_names = _profiles(movielens.users)
+    return RatingsTask(
+        train=_population(train, centres, movie_features, names).select(agents),
+        test=_population(test, centres, movie_features, names).select(agents),
+        movie_features=movie_features,
+        centres=centres[agents],
+        user_profiles=profiles[agents],
+        profile_names=profile_names,
+        rating_matrix=_rating_matrix(train, centres)[agents],
+        features_private=features == "als",
+        description=_describe(features, centring, len(agents), movie_features.shape[1], test_share, seed),
+    )
+
+
+def _check(movielens: MovieLens, features: str, dimension: int, centring: str) -> None:
+    if features not in get_args(MovieFeatures):
+        raise DataError(f"features must be one of {get_args(MovieFeatures)}, got {features!r}")
+    if centring not in get_args(Centring):
+        raise DataError(f"centring must be one of {get_args(Centring)}, got {centring!r}")
+    public_features = len(movielens.movies.genre_names) + 1
+    if features == "genres" and dimension != public_features:
+        raise DataError(
+            f"features='genres' has {public_features} features (genres and year), "
+            f"so dimension cannot be {dimension}"
+        )
+
+
+def _roles(
+    movielens: MovieLens, features: MovieFeatures, train: Ratings, seed: int
+) -> tuple[NDArray[np.int64], Ratings]:
+    """Which users are agents, and the ratings that movie features may be learned from."""
+    n_users = movielens.ratings.n_users
+    if features != "als_disjoint":
+        return np.arange(n_users), train
+    # A stream of its own, not that of the split with the same seed.
+    shuffled = np.random.default_rng([seed, 1]).permutation(n_users)
+    agents = np.sort(shuffled[n_users // 2 :])
+    # Teachers have no test set: all their ratings count.
+    return agents, movielens.ratings.select(~np.isin(movielens.ratings.users, agents))
+
+
+def _centres(train: Ratings, centring: Centring) -> NDArray[np.float64]:
+    if centring == "public":
+        return np.full(train.n_users, PUBLIC_CENTRE)
+    totals = np.bincount(train.users, weights=train.values, minlength=train.n_users)
+    return totals / np.maximum(np.bincount(train.users, minlength=train.n_users), 1)
+
+
+def _centred(ratings: Ratings, centres: NDArray[np.float64]) -> NDArray[np.float64]:
+    return ratings.values - centres[ratings.users]
+
+
+def _population(
+    ratings: Ratings,
+    centres: NDArray[np.float64],
+    movie_features: NDArray[np.float64],
+    names: tuple[str, ...],
+) -> Population:
+    return Population.packed(
+        movie_features[ratings.movies],
+        _centred(ratings, centres),
+        ratings.offsets,
+        agent_names=range(1, ratings.n_users + 1),
+        feature_names=names,
+    )
+
+
+def _rating_matrix(train: Ratings, centres: NDArray[np.float64]) -> sparse.csr_array:
+    shape = (train.n_users, train.n_movies)
+    return sparse.csr_array((_centred(train, centres), train.movies, train.offsets), shape=shape)
+
+
+def _genre_features(movies: Movies) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    features = np.column_stack((movies.genres.astype(np.float64), _standardised(movies.years)))
+    return features, (*movies.genre_names, "year")
+
+
+def _profiles(users: Users) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Standardised age, gender and one column per occupation.
+
+    Scaled so that another gender, another occupation and one standard deviation of age weigh the
+    same: each is a Euclidean distance of 1.
+    """
+    jobs = sorted(set(users.occupations))
+    occupations = np.array([[job == own for job in jobs] for own in users.occupations]) / np.sqrt(2)
+    female = np.array([gender == "F" for gender in users.genders], dtype=np.float64)
+    names = ("age", "female", *jobs)
+    return np.column_stack((_standardised(users.ages.astype(np.float64)), female, occupations)), names
+
+
+def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean 0 and standard deviation 1; an unknown value (NaN) counts as average."""
+    return np.nan_to_num((values - np.nanmean(values)) / np.nanstd(values), nan=0.0)
+
+
+def _describe(
+    features: MovieFeatures, centring: Centring, n_agents: int, n_features: int, test_share: float, seed: int
+) -> str:
+    sources = {
+        "als": "weighted-λ ALS on the agents' own training ratings (private)",
+        "als_disjoint": "weighted-λ ALS on the ratings of other users",
+        "genres": "genres and year (public)",
+    }
+    centres = {"user_mean": "each agent's training mean", "public": f"the constant {PUBLIC_CENTRE}"}
+    return (
+        f"MovieLens-100K, {n_agents} agents; {n_features} movie features: {sources[features]}; "
+        f"ratings centred by {centres[centring]}; {test_share:.0%} for testing, seed {seed}"
+    )

@@ -1,0 +1,234 @@
+"""Network conditions: delay, loss, agents offline for periods, joining and leaving.
+
+Everything here is a pure function of the seed: whether agent 7 is online at a time, whether its
+update number 12 reaches agent 3 and when. So every engine sees the same network. Time is an
+integer (flockwise.randomness.clocks) inside and a number of mean intervals between ticks outside.
+
+Absences come in slots of one length: in each slot an agent is offline with a given probability.
+An agent's clock stands still while it is offline. Messages that arrive at an offline agent are
+lost; on its return it gets the last model of every neighbor that is online then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from flockwise.errors import SimulationError
+from flockwise.randomness.clocks import (
+    CHURN,
+    DELAY,
+    LOSS,
+    NEVER,
+    TIME_UNIT,
+    UNIT_BITS,
+    exponential,
+    tick_gap,
+    uniform_word,
+)
+
+HALF_UNIT_BITS = UNIT_BITS // 2
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How the simulated network behaves; times in mean intervals between two ticks of an agent.
+
+    delay: how long a message travels, always or, with delay_kind="exponential", on average.
+    loss: the probability that a message never arrives (each receiver on its own).
+    offline_share, offline_length: in each slot of that length an agent is offline with that probability.
+    joins, leaves: the time at which an agent (by index) joins or leaves for good.
+    """
+
+    delay: float = 0.0
+    delay_kind: Literal["fixed", "exponential"] = "fixed"
+    loss: float = 0.0
+    offline_share: float = 0.0
+    offline_length: float = 5.0
+    joins: Mapping[int, float] = field(default_factory=dict)
+    leaves: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delay < 1e6:
+            raise SimulationError(f"delay must be at least 0 and below 1e6, got delay={self.delay}")
+        if self.delay_kind not in ("fixed", "exponential"):
+            raise SimulationError(
+                f"delay_kind must be 'fixed' or 'exponential', got delay_kind={self.delay_kind!r}"
+            )
+        for name in ("loss", "offline_share"):
+            share = getattr(self, name)
+            if not 0 <= share < 1:
+                raise SimulationError(f"{name} must be in [0, 1), got {name}={share}")
+        if not 1e-6 <= self.offline_length < 1e6:
+            raise SimulationError(
+                f"offline_length must be from 1e-6 to 1e6, got offline_length={self.offline_length}"
+            )
+
+    @property
+    def are_ideal(self) -> bool:
+        """The paper's network: everyone is there, and a broadcast arrives at once."""
+        return not (self.delay or self.loss or self.offline_share or self.joins or self.leaves)
+
+    def table(self, n_agents: int) -> ConditionTable:
+        """The same in integers, for the functions below."""
+        return ConditionTable(
+            delay=_units(self.delay),
+            delay_is_random=self.delay_kind == "exponential" and self.delay > 0,
+            loss_threshold=_threshold(self.loss),
+            offline_threshold=_threshold(self.offline_share),
+            slot_length=_units(self.offline_length),
+            joins=_per_agent(self.joins, n_agents, 0, "joins"),
+            leaves=_per_agent(self.leaves, n_agents, NEVER, "leaves"),
+        )
+
+
+class ConditionTable(NamedTuple):
+    """Conditions in integers: times in units, probabilities as thresholds on a 64-bit word."""
+
+    delay: int
+    delay_is_random: bool
+    loss_threshold: np.uint64
+    offline_threshold: np.uint64
+    slot_length: int
+    joins: NDArray[np.int64]
+    leaves: NDArray[np.int64]
+
+
+def _units(time: float) -> int:
+    return int(time * TIME_UNIT)
+
+
+def _threshold(probability: float) -> np.uint64:
+    return np.uint64(int(probability * 2**64))
+
+
+def _per_agent(times: Mapping[int, float], n_agents: int, default: int, name: str) -> NDArray[np.int64]:
+    table = np.full(n_agents, default, np.int64)
+    for agent, time in times.items():
+        if not 0 <= agent < n_agents:
+            raise SimulationError(f"{name} names agent {agent}, but agents are 0 to {n_agents - 1}")
+        if not 0 <= time < 1e6:
+            raise SimulationError(f"{name} of agent {agent} must be in [0, 1e6), got {time}")
+        table[agent] = _units(time)
+    return table
+
+
+@njit
+def slot_is_offline(table, seed, agent, slot):
+    """Whether the agent is away for the whole of this slot."""
+    if table.offline_threshold == 0:
+        return False
+    return uniform_word(seed, agent, slot, CHURN, 0) < table.offline_threshold
+
+
+@njit
+def is_online(table, seed, agent, time):
+    """Whether the agent is there at this time."""
+    if time < table.joins[agent] or time >= table.leaves[agent]:
+        return False
+    return not slot_is_offline(table, seed, agent, time // table.slot_length)
+
+
+@njit
+def advance_clock(table, seed, agent, now, gap):
+    """The time at which a clock that stands still while its agent is offline has gone on by `gap`."""
+    time = max(now, table.joins[agent])
+    if table.offline_threshold > 0:
+        while True:
+            slot = time // table.slot_length
+            slot_end = (slot + 1) * table.slot_length
+            if slot_is_offline(table, seed, agent, slot):
+                time = slot_end
+            elif time + gap < slot_end:
+                break
+            else:
+                gap -= slot_end - time
+                time = slot_end
+    time += gap
+    return time if time < table.leaves[agent] else NEVER
+
+
+@njit
+def appearance(table, seed, agent):
+    """When the agent is online for the first time, and sends the model that it starts from."""
+    return advance_clock(table, seed, agent, 0, 0)
+
+
+@njit
+def scheduled_tick(table, seed, agent, update, now):
+    """When the agent does its update number `update`, if the one before was `now`."""
+    return advance_clock(table, seed, agent, now, tick_gap(seed, agent, update))
+
+
+@njit
+def travel_time(table, seed, sender, number, receiver):
+    """How long this message is under way."""
+    if not table.delay_is_random:
+        return table.delay
+    unit_mean = exponential(seed, sender, number, DELAY, receiver)
+    return (unit_mean >> HALF_UNIT_BITS) * (table.delay >> HALF_UNIT_BITS)
+
+
+@njit
+def arrival(table, seed, sender, number, receiver, sent):
+    """When this message arrives, or NEVER if it is lost or its receiver is away."""
+    loss = table.loss_threshold
+    if loss > 0 and uniform_word(seed, sender, number, LOSS, receiver) < loss:
+        return NEVER
+    time = sent + travel_time(table, seed, sender, number, receiver)
+    return time if is_online(table, seed, receiver, time) else NEVER
+
+
+@njit
+def next_return(table, seed, agent, after, until):
+    """The first time in (after, until] at which the agent comes (back) online, or NEVER."""
+    if after >= until:
+        return NEVER
+    time = after
+    joins = table.joins[agent]
+    if time < joins:
+        if joins > until:
+            return NEVER
+        if is_online(table, seed, agent, joins):
+            return joins
+        time = joins
+    if table.offline_threshold == 0:
+        return NEVER
+    while True:
+        slot = time // table.slot_length
+        time = (slot + 1) * table.slot_length
+        if time > until:
+            return NEVER
+        if slot_is_offline(table, seed, agent, slot) and is_online(table, seed, agent, time):
+            return time
+
+
+@njit
+def catches_up(table, seed, receiver, sender, after, until):
+    """Whether the receiver returns in (after, until] while the sender is online to hand over its model."""
+    time = next_return(table, seed, receiver, after, until)
+    while time <= until:
+        if is_online(table, seed, sender, time):
+            return True
+        time = next_return(table, seed, receiver, time, until)
+    return False
+
+
+@njit
+def count_catch_ups(table, seed, offsets, neighbors, after, until):
+    """How many models are handed to agents that return in (after, until], by neighbors online then."""
+    count = 0
+    for agent in range(offsets.shape[0] - 1):
+        time = next_return(table, seed, agent, after, until)
+        while time <= until:
+            for e in range(offsets[agent], offsets[agent + 1]):
+                sender = neighbors[e]
+                if appearance(table, seed, sender) < time and is_online(table, seed, sender, time):
+                    count += 1
+            time = next_return(table, seed, agent, time, until)
+    return count

@@ -1,0 +1,89 @@
+"""Everything that a run needs to go on, as plain arrays: what engines start from and hand back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from flockwise.engine.conditions import ConditionTable, scheduled_tick
+from flockwise.method.descent import Descent
+
+
+@dataclass
+class MailState:
+    """Messages of all directed edges: received (number −1: never heard) and under way.
+
+    The edge j → i stands at the position of j among i's neighbors.
+    """
+
+    sent: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    inbox: NDArray[Any]
+    letter_edges: NDArray[np.int64]
+    letter_arrivals: NDArray[np.int64]
+    letter_numbers: NDArray[np.int64]
+    letter_models: NDArray[Any]
+
+
+@dataclass
+class DescentState:
+    """Models and clocks, and the messages where the network is not ideal.
+
+    tail_sums: in a private run, the sum of each agent's releases in the second half of its plan.
+    """
+
+    models: NDArray[Any]
+    next_ticks: NDArray[np.int64]
+    updates: NDArray[np.int64]
+    mail: MailState | None = None
+    tail_sums: NDArray[np.float64] | None = None
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Flat, for a file."""
+        arrays = {"models": self.models, "next_ticks": self.next_ticks, "updates": self.updates}
+        if self.mail is not None:
+            arrays |= {f"mail_{f.name}": getattr(self.mail, f.name) for f in fields(MailState)}
+        if self.tail_sums is not None:
+            arrays["tail_sums"] = self.tail_sums
+        return arrays
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> DescentState:
+        mail = None
+        if "mail_sent" in arrays:
+            mail = MailState(**{f.name: arrays[f"mail_{f.name}"].copy() for f in fields(MailState)})
+        tail_sums = arrays["tail_sums"].copy() if "tail_sums" in arrays else None
+        models, next_ticks, updates = (arrays[name].copy() for name in ("models", "next_ticks", "updates"))
+        return DescentState(models, next_ticks, updates, mail, tail_sums)
+
+
+def initial_state(descent: Descent, seed: int, table: ConditionTable) -> DescentState:
+    """Θ(0) and everyone's first tick."""
+    n_agents = descent.problem.n_agents
+    ticks = first_ticks(table, np.uint64(seed), n_agents)
+    tail_sums = None if descent.noise is None else np.zeros(descent.start.shape)
+    return DescentState(descent.start.copy(), ticks, np.zeros(n_agents, np.int64), None, tail_sums)
+
+
+@njit
+def first_ticks(table, seed, n_agents):
+    """When each agent wakes for the first time."""
+    ticks = np.empty(n_agents, np.int64)
+    for agent in range(n_agents):
+        ticks[agent] = scheduled_tick(table, seed, agent, 0, 0)
+    return ticks
+
+
+def reverse_edges(offsets: NDArray[np.int64], neighbors: NDArray[np.int32]) -> NDArray[np.int64]:
+    """For each directed edge the position of the opposite one.
+
+    Edges are sorted by agent, then neighbor. Sorted by neighbor, then agent, they are the
+    opposite edges in the first order.
+    """
+    agents = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    return np.lexsort((agents, neighbors))

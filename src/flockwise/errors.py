@@ -1,0 +1,75 @@
+"""Every exception that Flockwise raises on purpose.
+
+    FlockwiseError
+    ├── DataError          a table, a sample or a target that cannot be used
+    ├── GraphError         weights or edges that do not make a similarity graph
+    ├── ObjectiveError     a loss, penalty or trade-off that does not fit the data
+    ├── ConfigError        a configuration file or option that cannot be read
+    ├── SimulationError    a run that was asked for something it cannot do
+    │   └── ResumeError    a saved run that does not continue the problem at hand
+    ├── PrivacyError       something that would break a guarantee, or cannot be guaranteed
+    │   ├── BudgetSpent    a release that the budget or the plan does not allow any more
+    │   └── LedgerError    a ledger that is damaged, in use, or does not belong to the agent
+    ├── NetworkError       an agent, a message or a folder that a real network cannot use
+    │   └── IdentityError  a certificate, a key or a signature that does not hold
+    └── MissingExtra       an optional dependency that is not installed
+
+Messages name the agent, the field and the value, and say what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class FlockwiseError(Exception):
+    """Base class: catch it to catch everything that Flockwise refuses."""
+
+
+class DataError(FlockwiseError, ValueError):
+    """A table, a sample or a target that cannot be used."""
+
+
+class GraphError(FlockwiseError, ValueError):
+    """Weights or edges that do not make a similarity graph."""
+
+
+class ObjectiveError(FlockwiseError, ValueError):
+    """A loss, penalty or trade-off that does not fit the data."""
+
+
+class ConfigError(FlockwiseError, ValueError):
+    """A configuration file or option that cannot be read."""
+
+
+class SimulationError(FlockwiseError, ValueError):
+    """A run that was asked for something it cannot do."""
+
+
+class ResumeError(SimulationError):
+    """A saved run that does not continue the problem at hand."""
+
+
+class PrivacyError(FlockwiseError, ValueError):
+    """Something that would break a guarantee, or cannot be guaranteed."""
+
+
+class BudgetSpent(PrivacyError):
+    """A release that the budget or the plan does not allow any more."""
+
+
+class LedgerError(PrivacyError):
+    """A ledger that is damaged, in use, or does not belong to the agent."""
+
+
+class NetworkError(FlockwiseError):
+    """An agent, a message or a folder that a real network cannot use."""
+
+
+class IdentityError(NetworkError):
+    """A certificate, a key or a signature that does not hold."""
+
+
+class MissingExtra(FlockwiseError, ImportError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional part: pip install 'flockwise[{extra}]'")

@@ -1,0 +1,20 @@
+"""Who resembles whom: the similarity graph and the ways to build it."""
+
+from flockwise.graph.build import angular_graph, knn_graph
+from flockwise.graph.edges import read_edges
+from flockwise.graph.profiles import profile_graph, profile_vectors
+from flockwise.graph.randomized import random_graph, rewired
+from flockwise.graph.similarity import SimilarityGraph
+from flockwise.graph.source import GraphSource
+
+__all__ = [
+    "GraphSource",
+    "SimilarityGraph",
+    "angular_graph",
+    "knn_graph",
+    "profile_graph",
+    "profile_vectors",
+    "random_graph",
+    "read_edges",
+    "rewired",
+]

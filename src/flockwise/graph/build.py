@@ -1,0 +1,162 @@
+"""Similarity graphs from vectors: the angular kernel and k nearest neighbors."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from flockwise.errors import GraphError
+from flockwise.graph.neighbors import nearest, nearest_rows
+from flockwise.graph.similarity import SimilarityGraph, mirrored
+from flockwise.graph.source import GraphSource, SourceKind, as_source
+from flockwise.graph.threshold import connecting_cosine, connecting_weight
+from flockwise.graph.vectors import dense_vectors, sparse_vectors, unit_rows, unit_vectors
+
+Metric: TypeAlias = Literal["cosine", "euclidean"]
+EdgeWeights: TypeAlias = Literal["binary", "angular"]
+
+WEIGHTS_PER_BLOCK = 1 << 22  # 32 MB of float64
+
+
+def angular_graph(
+    vectors: Any,
+    *,
+    gamma: float = 0.1,
+    threshold: float | Literal["connected"] = 0.01,
+    source: GraphSource | SourceKind = "vectors",
+) -> SimilarityGraph:
+    """W_ij = exp((cos φ_ij − 1)/γ), φ_ij the angle between the vectors of agents i and j.
+
+    A number as `threshold` drops all weights below it; 0 keeps every pair. "connected" takes the
+    largest threshold that leaves the graph connected: it costs O(n²) time as the others do, but
+    one vector after the other (about 5 s for 10 000 agents × 100). Memory is bounded by the edges kept.
+    `source` says what the vectors are ("models", "targets", …); unsaid, they count as private.
+    """
+    unit = unit_vectors(dense_vectors(vectors))
+    _check_gamma(gamma)
+    rule = f"threshold {threshold}"
+    if threshold == "connected":
+        upper = _connected_triangle(unit, gamma)
+        rule = f"largest threshold that keeps it connected, {upper.data.min(initial=np.inf):.4g}"
+    elif isinstance(threshold, str) or not 0 <= threshold <= 1:
+        raise GraphError(f"threshold must be 'connected' or between 0 and 1, got {threshold!r}")
+    else:
+        upper = _angular_triangle(unit, gamma, threshold)
+    found = as_source(source, f"angular kernel, gamma {gamma}, {rule}")
+    return SimilarityGraph.from_canonical(mirrored(upper), found)
+
+
+def knn_graph(
+    vectors: Any,
+    k: int = 10,
+    *,
+    metric: Metric = "cosine",
+    weights: EdgeWeights = "binary",
+    gamma: float = 0.1,
+    source: GraphSource | SourceKind = "vectors",
+) -> SimilarityGraph:
+    """Two agents are neighbors if either is among the k nearest of the other; exact.
+
+    vectors: one row per agent, dense or SciPy sparse (a ratings matrix).
+    weights: 1 ("binary") or the angular kernel exp((cos φ − 1)/γ) of each edge ("angular").
+    Of equally near agents the one with the lower index is taken. 100 000 agents × 20 coordinates
+    took 27 s on one core; time grows with n², or more slowly with up to ten coordinates.
+    """
+    points: Any = sparse_vectors(vectors) if sparse.issparse(vectors) else dense_vectors(vectors)
+    _check_choice("metric", metric, ("cosine", "euclidean"))
+    _check_choice("weights", weights, ("binary", "angular"))
+    _check_gamma(gamma)
+    n_agents = points.shape[0]
+    if not 1 <= k < n_agents:
+        raise GraphError(f"k must be at least 1 and below the number of agents, {n_agents}; got {k}")
+    unit = _unit(points) if metric == "cosine" or weights == "angular" else points
+    edges = _either_way(_nearest(unit if metric == "cosine" else points, k))
+    values = _angular_weights(_cosines(unit, edges), gamma) if weights == "angular" else None
+    found = as_source(source, f"{k} nearest neighbors, {metric}, {weights} weights")
+    return SimilarityGraph.from_edges(n_agents, edges, values, source=found)
+
+
+def _angular_triangle(unit: NDArray[np.float64], gamma: float, threshold: float) -> sparse.csr_array:
+    """The weights of all pairs i < j that reach the threshold, a block of rows at a time."""
+    n_agents = len(unit)
+    size = max(1, WEIGHTS_PER_BLOCK // n_agents)
+    counts, neighbors, weights = [], [], []
+    for start in range(0, n_agents, size):
+        block = _angular_weights(unit[start : start + size] @ unit[start:].T, gamma)
+        block[:, : len(block)][np.tril_indices(len(block))] = 0  # each pair once, and no agent with itself
+        kept = (block >= threshold) & (block > 0)
+        counts.append(np.count_nonzero(kept, axis=1))
+        neighbors.append((np.nonzero(kept)[1] + start).astype(np.int32))
+        weights.append(block[kept])
+    offsets = np.concatenate([[0], *counts]).cumsum()
+    shape = (n_agents, n_agents)
+    return sparse.csr_array((np.concatenate(weights), np.concatenate(neighbors), offsets), shape=shape)
+
+
+def _connected_triangle(unit: NDArray[np.float64], gamma: float) -> sparse.csr_array:
+    """The pairs that reach the largest threshold that keeps the graph connected."""
+    if len(unit) == 1:
+        return sparse.csr_array((1, 1))
+    # The cosine is known up to rounding: a few pairs more than needed are kept at first, and the
+    # exact threshold is found among their weights.
+    cosine, slack = connecting_cosine(unit)
+    nearly = float(_angular_weights(np.array([cosine - slack]), gamma)[0])
+    if nearly == 0:
+        raise GraphError(
+            f"gamma {gamma}: the weights that would connect the graph are too small for a float; "
+            "use a larger gamma"
+        )
+    upper = _angular_triangle(unit, gamma, nearly * (1 - 1e-12))
+    upper.data[upper.data < connecting_weight(upper)] = 0
+    upper.eliminate_zeros()
+    return upper
+
+
+def _angular_weights(cosines: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
+    """exp((cos φ − 1)/γ), in place; rounding may leave a cosine just above 1."""
+    np.minimum(cosines, 1, out=cosines)
+    cosines -= 1
+    cosines /= gamma
+    return np.exp(cosines, out=cosines)
+
+
+def _unit(points: Any) -> Any:
+    return unit_vectors(points) if isinstance(points, np.ndarray) else unit_rows(points)
+
+
+def _nearest(points: Any, k: int) -> NDArray[np.int32]:
+    return nearest(points, k) if isinstance(points, np.ndarray) else nearest_rows(points, k)
+
+
+def _either_way(near: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Pairs i < j in which either has the other among its nearest, each pair once."""
+    n_agents, k = near.shape
+    agents = np.repeat(np.arange(n_agents), k)
+    others = near.ravel().astype(np.int64)
+    keys = np.unique(np.minimum(agents, others) * n_agents + np.maximum(agents, others))
+    return np.column_stack(np.divmod(keys, n_agents))
+
+
+def _cosines(unit: Any, edges: NDArray[np.int64]) -> NDArray[np.float64]:
+    size = max(1, WEIGHTS_PER_BLOCK // unit.shape[1])
+    blocks = (edges[start : start + size] for start in range(0, len(edges), size))
+    return np.concatenate([_row_products(unit, block[:, 0], block[:, 1]) for block in blocks])
+
+
+def _row_products(unit: Any, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+    if isinstance(unit, np.ndarray):
+        return np.einsum("ij,ij->i", unit[first], unit[second])
+    return unit[first].multiply(unit[second]).sum(axis=1)
+
+
+def _check_gamma(gamma: float) -> None:
+    if not 0 < gamma < np.inf:
+        raise GraphError(f"gamma must be positive and finite, got {gamma}")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise GraphError(f"{name} must be one of {', '.join(choices)}; got {value!r}")

@@ -1,0 +1,155 @@
+"""A similarity graph from a table of public profile columns, such as age, region and occupation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from flockwise.data.checks import cell_error
+from flockwise.data.labels import encode_labels, names_of
+from flockwise.errors import DataError, GraphError
+from flockwise.graph.build import Metric, angular_graph, knn_graph
+from flockwise.graph.similarity import SimilarityGraph
+from flockwise.graph.source import GraphSource
+from flockwise.graph.tables import as_table, check_present
+
+DEFAULT_NEIGHBORS = 10
+DEFAULT_THRESHOLD = 0.01
+MOST_CATEGORIES = 1000
+
+
+def profile_graph(
+    profiles: Any,
+    columns: Sequence[str] | None = None,
+    *,
+    agent: str | None = None,
+    agent_names: Iterable[str | int] | None = None,
+    k: int | None = None,
+    metric: Metric = "euclidean",
+    gamma: float | None = None,
+    threshold: float | Literal["connected"] = DEFAULT_THRESHOLD,
+) -> SimilarityGraph:
+    """From public profiles, one row per agent: k nearest neighbors (`k`, 10 by default) or angular (`gamma`).
+
+    profiles: pandas, polars or Arrow table, dictionary of columns, or a NumPy array.
+    columns: what to compare; by default every column but `agent`.
+    agent, agent_names: the column with the agents' names, and their order in the population.
+        Without them row i is agent i.
+
+    See `profile_vectors` for what becomes of numbers and text. The graph is labelled public:
+    use no column here that its owner would not publish.
+    """
+    if k is not None and gamma is not None:
+        raise GraphError(f"give k = {k} for nearest neighbors or gamma = {gamma} for the angular kernel")
+    table, names = _ordered(as_table(profiles), agent, agent_names)
+    compared = _compared_columns(table, columns, agent)
+    vectors = _encoded(table, compared, names)
+    listed = f"columns {', '.join(compared)}"
+    if gamma is not None:
+        source = GraphSource("profiles", f"{listed}; angular kernel, gamma {gamma}, threshold {threshold}")
+        return angular_graph(vectors, gamma=gamma, threshold=threshold, source=source)
+    k = DEFAULT_NEIGHBORS if k is None else k
+    source = GraphSource("profiles", f"{listed}; {k} nearest neighbors, {metric}")
+    return knn_graph(vectors, k, metric=metric, source=source)
+
+
+def profile_vectors(profiles: Any, columns: Sequence[str] | None = None) -> NDArray[np.float64]:
+    """One vector per row: numbers standardised (mean 0, variance 1), text and booleans one-hot.
+
+    Two unlike agents are then about as far apart in a column of either kind: squared distance 2.
+    A column of equal numbers says nothing and becomes 0.
+    """
+    table = as_table(profiles)
+    return _encoded(table, _compared_columns(table, columns, None), None)
+
+
+def _compared_columns(table: pa.Table, columns: Sequence[str] | None, agent: str | None) -> list[str]:
+    if isinstance(columns, str):
+        raise DataError(f"columns must be a list of names, got the text {columns!r}")
+    compared = [name for name in table.column_names if name != agent] if columns is None else list(columns)
+    if not compared or table.num_rows == 0:
+        raise DataError("the profiles are empty; give at least one row and one column to compare")
+    check_present(table, compared)
+    return compared
+
+
+def _ordered(
+    table: pa.Table, agent: str | None, agent_names: Iterable[str | int] | None
+) -> tuple[pa.Table, tuple[str, ...] | None]:
+    """The rows in the order of the agents, exactly one for each, and the agents' names."""
+    if agent is None:
+        if agent_names is not None:
+            raise DataError("agent_names needs agent, the column that holds the agents' names")
+        return table, None
+    check_present(table, [agent])
+    known = None if agent_names is None else names_of(agent_names)
+    codes, names = encode_labels(table[agent], agent, known)
+    rows_of = np.bincount(codes, minlength=len(names))
+    if (rows_of != 1).any():
+        wrong = int(np.argmax(rows_of != 1))
+        raise DataError(
+            f"agent {names[wrong]!r}, column {agent!r}: {rows_of[wrong]} rows; every agent needs exactly one"
+        )
+    if known is None:
+        return table, tuple(names[code] for code in codes)
+    return table.take(pa.array(np.argsort(codes))), names
+
+
+def _encoded(table: pa.Table, columns: list[str], names: Sequence[str] | None) -> NDArray[np.float64]:
+    return np.column_stack([_encode(table[column], column, names) for column in columns])
+
+
+def _encode(column: pa.ChunkedArray, name: str, names: Sequence[str] | None) -> NDArray[np.float64]:
+    _check_complete(column.is_null(nan_is_null=True).to_numpy(), name, names)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if _is_number(column.type):
+        return _standardised(column.cast(pa.float64()).to_numpy(), name, names)
+    if pa.types.is_boolean(kind) or pa.types.is_dictionary(column.type) or _is_text(kind):
+        return _one_hot(column.cast(kind), name)
+    raise DataError(
+        f"column {name!r}: {kind} is neither number nor text; convert it or leave it out of columns"
+    )
+
+
+def _standardised(values: NDArray[np.float64], name: str, names: Sequence[str] | None) -> NDArray[np.float64]:
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise cell_error(_owner(names, row), name, row, f"value {values[row]} is not finite; replace it")
+    if values.min() == values.max():
+        return np.zeros_like(values)
+    centred = values - values.mean()
+    return centred / centred.std()
+
+
+def _one_hot(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
+    encoded = column.combine_chunks().dictionary_encode()
+    n_categories = len(encoded.dictionary)
+    if n_categories > MOST_CATEGORIES:
+        raise DataError(
+            f"column {name!r} has {n_categories} different values, more than {MOST_CATEGORIES}; "
+            "group them or leave it out of columns"
+        )
+    return np.eye(n_categories)[encoded.indices.to_numpy()]
+
+
+def _check_complete(missing: NDArray[np.bool_], name: str, names: Sequence[str] | None) -> None:
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise cell_error(_owner(names, row), name, row, "missing value; fill it or leave the column out")
+
+
+def _owner(names: Sequence[str] | None, row: int) -> str:
+    return str(row) if names is None else names[row]
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)

@@ -1,0 +1,19 @@
+"""Real peers: the same agents on real machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flockwise.net.embedded import Agent
+
+__all__ = ["Agent"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when it is used: it needs the extra `net`, and much else that parts of this package do not."""
+    if name == "Agent":
+        from flockwise.net.embedded import Agent
+
+        return Agent
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

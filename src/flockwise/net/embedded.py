@@ -1,0 +1,114 @@
+"""An agent inside a user's own program.
+
+    import flockwise.net
+
+    async with flockwise.net.Agent("agents/alice") as agent:
+        labels = agent.predict(features)
+        agent.add_data(more_features, more_labels)
+
+The agent runs in the program's own event loop for as long as the block lasts, and goes on where it was the
+next time. Nobody else can run it meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flockwise.errors import NetworkError
+from flockwise.net.folder import HostFolder
+from flockwise.net.host import Host, Resident
+from flockwise.net.metrics import AgentStatus
+from flockwise.net.own import OwnSide
+from flockwise.net.run import open_host
+
+
+class Agent:
+    """The agent of one folder. Its own model uses its data freely, and is never sent."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+        self._opened = AsyncExitStack()
+        self._host: Host | None = None
+
+    async def __aenter__(self) -> Self:
+        folder = HostFolder.read(self._folder)
+        if len(folder.agents) != 1:
+            raise NetworkError(f"{self._folder}: is the folder of a gateway; name that of one agent")
+        async with AsyncExitStack() as opened:
+            host = await opened.enter_async_context(open_host(folder))
+            self._host = await opened.enter_async_context(host)
+            self._opened = opened.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._host = None
+        await self._opened.aclose()
+
+    @property
+    def name(self) -> str:
+        return self._resident.node.name
+
+    @property
+    def model(self) -> NDArray[np.float64]:
+        """The agent's own model, for its owner alone: do not send or publish it, nor what it predicts.
+
+        Made of its data without noise and of what its neighbors released (flockwise.net.own), anew at every
+        use. Without privacy it is the model that the agent sends.
+        """
+        return self._own.model()
+
+    @property
+    def released(self) -> NDArray[np.float64]:
+        """The model that its neighbors know: the last that it sent, or the public start."""
+        return np.array(self._resident.node.agent.model, np.float64)
+
+    @property
+    def guarantee(self) -> str:
+        """What holds for its points, in full and in plain words."""
+        return self._own.guarantee
+
+    @property
+    def status(self) -> AgentStatus:
+        """What `flockwise network status` shows of it."""
+        return self._running.take_status().agents[0]
+
+    def predict(self, features: ArrayLike) -> NDArray[Any]:
+        """Labels or values by the own model, one per row."""
+        return self._own.predict(np.asarray(features, np.float64))
+
+    def add_data(self, features: ArrayLike, targets: ArrayLike) -> None:
+        """More points of this agent: on disk when this returns. Its own model uses them from now on.
+
+        By default so does its next release, and they never add to its budget. With `growth = "batches"` in
+        its agent.toml they have a budget of their own, and are released from when all earlier points have
+        spent theirs. That points came, how many and when, is public either way.
+        """
+        self._own.add_data(np.asarray(features, np.float64), np.asarray(targets, np.float64))
+        self._running.look_at(self.name)
+
+    @property
+    def _running(self) -> Host:
+        if self._host is None:
+            raise NetworkError(
+                f"{self._folder}: the agent is not running; use it inside its `async with` block"
+            )
+        return self._host
+
+    @property
+    def _resident(self) -> Resident:
+        return self._running.residents[0]
+
+    @property
+    def _own(self) -> OwnSide:
+        own = self._resident.own
+        assert own is not None  # every resident that was read from a folder has one
+        return own

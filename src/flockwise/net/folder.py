@@ -1,0 +1,273 @@
+"""An agent's folder: all that a device needs to run it, and nobody else's data.
+
+    agent.toml        its name, its points' file, its budget
+    data.npz          its points: features and targets
+    roster            its neighbors with addresses, keys and weights, signed by the network's authority
+    identity/         its keys and certificate, and the authority's certificate
+    state/            what it has sent, received and spent (flockwise.net.store, flockwise.privacy.ledger)
+
+A gateway runs many agents in one process. Its folder has a `host.toml` that names theirs, and an identity
+of its own; the agents' keys stay in their own folders.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.errors import MissingExtra, NetworkError
+from flockwise.net.certificates import key_from_pem, key_to_pem
+from flockwise.net.growth import GrowthName, MechanismName, Meter
+from flockwise.net.identity import (
+    SIGNING_FOLDER,
+    TLS_FILE,
+    TLS_KEY_FILE,
+    Identity,
+    Keys,
+    Trust,
+    read_signing_key,
+)
+from flockwise.net.keyfiles import read_file, read_secret, write_file, write_folder
+from flockwise.net.roster import Neighborhood, check_belongs, read_neighborhood
+from flockwise.net.signing import SigningKey
+from flockwise.privacy.budget import Budget
+
+try:
+    import msgspec
+except ImportError as error:
+    raise MissingExtra("a real network", "net") from error
+
+AGENT_FILE: Final = "agent.toml"
+HOST_FILE: Final = "host.toml"
+DATA_FILE: Final = "data.npz"
+ROSTER_FILE: Final = "roster"
+IDENTITY_FOLDER: Final = "identity"
+STATE_FOLDER: Final = "state"
+STATUS_FILE: Final = "status.json"
+LOG_FILE: Final = "events.log"
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table of a TOML file; a key that it does not know is an error."""
+
+
+class NoPrivacy(Section, frozen=True, tag_field="kind", tag="none"):
+    """Models are sent as they are; every message says so."""
+
+
+class OwnBudget(Section, frozen=True, tag_field="kind", tag="dp"):
+    """What the agent may spend, on how many releases, and what one point's gradient is clipped to.
+
+    growth: what points that are added later pay from (flockwise.net.growth), for as long as the agent lives.
+    """
+
+    epsilon: Positive
+    delta: Annotated[float, msgspec.Meta(ge=0, lt=1)]
+    updates: Annotated[int, msgspec.Meta(ge=1)]
+    clip: Positive
+    mechanism: MechanismName = "gaussian"
+    growth: GrowthName = "one_budget"
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.epsilon, self.delta)
+
+    @property
+    def meter(self) -> Meter:
+        """What its releases cost."""
+        return Meter(self.budget, self.updates, self.clip, self.mechanism)
+
+
+class AgentFile(Section, frozen=True):
+    """agent.toml. `listen` is for a device whose own address is not the one that others dial."""
+
+    name: str
+    privacy: NoPrivacy | OwnBudget
+    data: str = DATA_FILE
+    listen: str | None = None
+    metrics_port: Port | None = None
+
+
+class HostFile(Section, frozen=True):
+    """host.toml of a gateway: whom it runs, by the names of their folders in `agents_folder`."""
+
+    name: str
+    agents: list[str]
+    agents_folder: str = "../../agents"
+    listen: str | None = None
+    metrics_port: Port | None = None
+
+
+@dataclass(frozen=True)
+class AgentFolder:
+    """One agent's folder, read and checked."""
+
+    path: Path
+    settings: AgentFile
+    neighborhood: Neighborhood
+
+    @classmethod
+    def read(cls, path: Path) -> AgentFolder:
+        settings = read_toml(path / AGENT_FILE, AgentFile)
+        return cls(path, settings, read_roster(path, settings.name))
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def state(self) -> Path:
+        return self.path / STATE_FOLDER
+
+    def signing_key(self) -> SigningKey:
+        return signing_key_of(self.path, self.name)
+
+    def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Features and targets."""
+        return read_points(self.path / self.settings.data)
+
+
+@dataclass(frozen=True)
+class HostFolder:
+    """What one process runs: an agent's own folder, or a gateway's with many agents."""
+
+    path: Path
+    name: str
+    identity: Identity
+    agents: Sequence[AgentFolder]
+    listen: str
+    metrics_port: int | None
+    # When the rosters that were read last were written.
+    _seen: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> HostFolder:
+        if (path / HOST_FILE).is_file():
+            return cls._of_gateway(path)
+        if not (path / AGENT_FILE).is_file():
+            raise NetworkError(
+                f"{path}: neither {AGENT_FILE} nor {HOST_FILE} is in it; name an agent's folder"
+            )
+        agent = AgentFolder.read(path)
+        identity = Identity.read(path / IDENTITY_FOLDER)
+        return cls._checked(path, identity, [agent], agent.settings)
+
+    @classmethod
+    def _of_gateway(cls, path: Path) -> HostFolder:
+        settings = read_toml(path / HOST_FILE, HostFile)
+        folder = path / settings.agents_folder
+        agents = [AgentFolder.read(folder / name) for name in settings.agents]
+        identity = read_gateway_identity(path / IDENTITY_FOLDER, {a.name: a.signing_key() for a in agents})
+        return cls._checked(path, identity, agents, settings)
+
+    @classmethod
+    def _checked(
+        cls, path: Path, identity: Identity, agents: Sequence[AgentFolder], settings: AgentFile | HostFile
+    ) -> HostFolder:
+        if not agents:
+            raise NetworkError(f"{path}: a host without agents has nothing to do; name some in {HOST_FILE}")
+        for agent in agents:
+            check_belongs(agent.neighborhood, identity)
+        address = agents[0].neighborhood.place.address
+        listen = address if settings.listen is None else settings.listen
+        return cls(path, identity.host, identity, agents, listen, settings.metrics_port)
+
+    @property
+    def network(self) -> str:
+        return self.identity.trust.network
+
+    @property
+    def status_file(self) -> Path:
+        return self.path / STATE_FOLDER / STATUS_FILE
+
+    @property
+    def log_file(self) -> Path:
+        return self.path / STATE_FOLDER / LOG_FILE
+
+    def rosters(self) -> dict[str, Neighborhood]:
+        """What has been put into the agents' folders since the last look: possibly newer than what runs."""
+        changed = {}
+        for agent in self.agents:
+            written = (agent.path / ROSTER_FILE).stat().st_mtime_ns
+            if self._seen.get(agent.name) != written:
+                changed[agent.name] = read_roster(agent.path, agent.name)
+                self._seen[agent.name] = written
+        return changed
+
+
+def read_roster(folder: Path, agent: str) -> Neighborhood:
+    """The signed slice in an agent's folder."""
+    path = folder / ROSTER_FILE
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise NetworkError(
+            f"{path}: cannot be read ({error.strerror}); get it from who runs the network"
+        ) from None
+    return read_neighborhood(data, agent, Trust.read(folder / IDENTITY_FOLDER))
+
+
+def signing_key_of(folder: Path, agent: str) -> SigningKey:
+    return read_signing_key(folder / IDENTITY_FOLDER / SIGNING_FOLDER / f"{agent}.key")
+
+
+def write_gateway_identity(folder: Path, identity: Identity) -> None:
+    """Without the agents' signing keys, which stay with the agents."""
+    tls = {TLS_FILE: identity.certificate, TLS_KEY_FILE: key_to_pem(identity.keys.tls)}
+    write_folder(folder, identity.trust.files() | tls)
+
+
+def read_gateway_identity(folder: Path, signing: Mapping[str, SigningKey]) -> Identity:
+    """The gateway's certificate has to list exactly these agents."""
+    tls = key_from_pem(read_secret(folder / TLS_KEY_FILE))
+    return Identity.of(Keys(tls, signing), read_file(folder / TLS_FILE), Trust.read(folder))
+
+
+def read_points(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The arrays `features` and `targets` of an .npz file; errors tell of shapes, never of values."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            features, targets = (np.asarray(arrays[name], np.float64) for name in ("features", "targets"))
+    except (OSError, ValueError, KeyError) as error:
+        what = "no such file" if isinstance(error, FileNotFoundError) else type(error).__name__
+        raise NetworkError(
+            f"{path}: cannot be read ({what}); it must hold the arrays 'features' and 'targets' of numbers"
+        ) from None
+    if features.ndim != 2 or targets.shape != features.shape[:1]:
+        raise NetworkError(
+            f"{path}: features must have a row per target, got shapes {features.shape} and {targets.shape}"
+        )
+    return features, targets
+
+
+def write_points(path: Path, features: NDArray[Any], targets: NDArray[Any]) -> None:
+    """For the owner's eyes only, and whole or not at all."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, features=features, targets=targets)
+    write_file(path, buffer.getvalue())
+    os.chmod(path, 0o600)
+
+
+SomeSection = TypeVar("SomeSection", bound=Section)
+
+
+def read_toml(path: Path, kind: type[SomeSection]) -> SomeSection:
+    """A file of this kind; what is wrong with it is said with its place."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        raise NetworkError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise NetworkError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise NetworkError(f"{path}: {error}") from None

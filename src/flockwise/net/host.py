@@ -1,0 +1,406 @@
+"""Many agents in one process: one event loop, one way to the network, each agent on its own clock.
+
+A host ticks its nodes when they ask for it, puts newer rosters into effect, and writes down how its
+agents are doing. It runs until it is told to stop. What goes wrong with one agent stays with that agent:
+it is taken out, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+import json
+import os
+import signal
+import time as wall
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from flockwise.errors import NetworkError
+from flockwise.files import write_even_if_full
+from flockwise.net.logs import WARNING, EventLog
+from flockwise.net.metrics import AgentStatus, HostStatus, Traffic
+from flockwise.net.node import Node
+from flockwise.net.own import OwnSide
+from flockwise.net.roster import Neighborhood, Place
+from flockwise.net.time import SECOND, RealTime, Time
+from flockwise.net.transport import Switchboard
+from flockwise.privacy.budget import Budget
+
+# So many nodes at a stretch; then what has arrived meanwhile has its turn.
+TICKS_AT_A_STRETCH: Final = 8
+STATUS_PERIOD: Final = 1.0  # seconds
+ROSTER_PERIOD: Final = 5.0  # seconds
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Network(Switchboard, Protocol):
+    """A switchboard that reaches other hosts (flockwise.net.zenoh_link)."""
+
+    traffic: Traffic
+    strangers: int
+
+    def dropped(self, agent: str) -> Counter[str]: ...
+
+    def learn(self, places: Iterable[Place]) -> None: ...
+
+    async def refresh(self) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
+class Spender(Protocol):
+    """What an agent has spent: its gate, or all that it has."""
+
+    @property
+    def consumed(self) -> int: ...
+
+    @property
+    def epsilon_spent(self) -> float: ...
+
+
+@dataclass
+class Resident:
+    """An agent that lives on this host: its node, where its neighbors are, and what it may spend.
+
+    own: what the agent does for its owner alone, in a program that embeds it; the host has no use for it.
+    close: gives back what the agent holds (its store, its ledger), once its node has stopped.
+    """
+
+    node: Node
+    neighborhood: Neighborhood
+    gate: Spender | None = None
+    budget: Budget | None = None
+    own: OwnSide | None = None
+    close: Callable[[], None] = lambda: None
+
+
+# Offers rosters that may be newer, for some or all agents; called in a thread of its own.
+RosterSource = Callable[[], Mapping[str, Neighborhood]]
+
+
+class Host:
+    """Runs its residents; `async with` starts and stops them, `run` stays until a signal comes.
+
+    status_file: how everyone is doing, written whole every second.
+    refused: how many connections were turned away before they had a name.
+    """
+
+    def __init__(
+        self,
+        network: str,
+        name: str,
+        residents: Iterable[Resident],
+        link: Network,
+        *,
+        log: EventLog,
+        status_file: Path | None = None,
+        newer_rosters: RosterSource | None = None,
+        refused: Callable[[], int] = lambda: 0,
+        time: Time | None = None,
+    ) -> None:
+        self.network = network
+        self.name = name
+        self.link = link
+        self.status: HostStatus | None = None
+        self._seats = {resident.node.name: _Seat(self, resident) for resident in residents}
+        self._log = log
+        self._status_file = status_file
+        self._newer_rosters = newer_rosters
+        self._refused = refused
+        self._time = RealTime() if time is None else time
+        self._agenda: list[tuple[int, str]] = []
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_time: int | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_running = False
+        self._stopping = asyncio.Event()
+
+    @property
+    def residents(self) -> list[Resident]:
+        return [seat.resident for seat in self._seats.values()]
+
+    async def run(self) -> None:
+        """Until SIGTERM, SIGINT or `stop`."""
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            async with self:
+                # What is there now stays: to look through it again and again for garbage would cost much.
+                gc.collect()
+                gc.freeze()
+                await self._stopping.wait()
+        finally:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        """Let `run` end; from the loop's own thread."""
+        self._stopping.set()
+
+    async def __aenter__(self) -> Host:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stop()
+
+    async def apply(self, rosters: Mapping[str, Neighborhood]) -> bool:
+        """Put newer rosters into effect, all at once; whether there was anything new in them."""
+        changed = [
+            seat for name, seat in self._seats.items() if name in rosters and self._renew(seat, rosters[name])
+        ]
+        if not changed:
+            return False
+        for seat in changed:
+            self._plug_in(seat)
+        await self.link.refresh()
+        self._log(
+            "roster", agents=len(changed), version=max(seat.resident.neighborhood.version for seat in changed)
+        )
+        return True
+
+    def take_status(self) -> HostStatus:
+        """How everyone is doing now."""
+        now = self._time.now()
+        self.status = HostStatus(
+            self.network,
+            self.name,
+            os.getpid(),
+            wall.time(),
+            tuple(seat.status(now, self.link.dropped(seat.name)) for seat in self._seats.values()),
+            asdict(self.link.traffic),
+            self._refused(),
+            self.link.strangers,
+        )
+        return self.status
+
+    def expect(self, seat: _Seat, wake: int | None) -> None:
+        """Tick this node at `wake`, or when it is due before."""
+        if wake is None or not self._is_running or (seat.wake is not None and seat.wake <= wake):
+            return
+        seat.wake = wake
+        heapq.heappush(self._agenda, (wake, seat.name))
+        self._set_alarm()
+
+    def look_at(self, agent: str) -> None:
+        """After the program itself has changed something of an agent, such as its data."""
+        seat = self._seats[agent]
+        self.expect(seat, seat.guarded(seat.node.next_wake))
+
+    def give_up(self, seat: _Seat, error: Exception) -> None:
+        """An error that no node should make: this one is taken out before it does harm."""
+        self.note("agent failed", error, seat)
+        seat.obstacle = "failed"
+        self._close_seat(seat)
+
+    def note(self, event: str, error: Exception, seat: _Seat) -> None:
+        self._log.failure(event, error, agent=seat.name)
+
+    async def _start(self) -> None:
+        self._log("start", host=self.name, network=self.network, agents=len(self._seats), pid=os.getpid())
+        self._is_running = True
+        now = self._time.now()
+        for seat in self._seats.values():
+            self.expect(seat, seat.guarded(seat.node.start, now))
+        for seat in self._present():
+            self._plug_in(seat)
+        await self.link.refresh()
+        self._log("listening", host=self.name)
+        self._tasks = [asyncio.create_task(self._watch_status()), asyncio.create_task(self._watch_link())]
+
+    async def _stop(self) -> None:
+        """First nothing new is made, then nothing is sent or received, then all is written and closed."""
+        self._is_running = False
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await self.link.close()
+        for seat in self._present():
+            seat.is_plugged_in = False
+            self._close_seat(seat)
+        self._write_status()
+        self._log("stop", host=self.name)
+
+    def _present(self) -> list[_Seat]:
+        return [seat for seat in self._seats.values() if not seat.is_closed]
+
+    def _plug_in(self, seat: _Seat) -> None:
+        neighbors = seat.resident.neighborhood.neighbors
+        self.link.learn(neighbors)
+        self.link.attach(seat.name, seat, [link.name for link in neighbors])
+        seat.is_plugged_in = True
+
+    def _close_seat(self, seat: _Seat) -> None:
+        if seat.is_plugged_in:
+            self.link.detach(seat.name)
+        seat.is_plugged_in = False
+        for step in (seat.node.stop, seat.epsilon_spent, seat.close):
+            try:
+                step()
+            except Exception as error:  # the others are to be closed as well
+                self.note("agent not closed", error, seat)
+
+    def _renew(self, seat: _Seat, offered: Neighborhood) -> bool:
+        current = seat.resident.neighborhood
+        try:
+            accepted = current.successor(offered)
+        except NetworkError as error:
+            self.note("roster refused", error, seat)
+            return False
+        if accepted is current or accepted.version == current.version or seat.is_closed:
+            return False
+        seat.resident.neighborhood = accepted
+        seat.guarded(seat.node.set_neighbors, accepted.keys(), accepted.version)
+        return not seat.is_closed
+
+    def _set_alarm(self) -> None:
+        if not self._agenda or not self._is_running:
+            return
+        due = self._agenda[0][0]
+        if self._alarm is not None and self._alarm_time is not None and self._alarm_time <= due:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        delay = max(0, due - self._time.now()) / SECOND
+        self._alarm_time = due
+        self._alarm = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._alarm = self._alarm_time = None
+        for _ in range(TICKS_AT_A_STRETCH):
+            now = self._time.now()
+            if not self._agenda or self._agenda[0][0] > now:
+                break
+            wake, name = heapq.heappop(self._agenda)
+            seat = self._seats[name]
+            # One that was asked for earlier meanwhile has its turn there.
+            if seat.wake != wake or seat.is_closed:
+                continue
+            seat.wake = None
+            self.expect(seat, seat.guarded(seat.node.tick, now))
+            seat.report(self._log)
+        self._set_alarm()
+
+    async def _watch_status(self) -> None:
+        while True:
+            self._write_status()
+            await asyncio.sleep(STATUS_PERIOD)
+
+    def _write_status(self) -> None:
+        try:
+            text = json.dumps(self.take_status().to_json())
+            if self._status_file is not None:
+                write_even_if_full(self._status_file, text)
+        except Exception as error:  # a full disk, or whatever it is, is no reason to stop learning
+            self._log.failure("status not written", error)
+
+    async def _watch_link(self) -> None:
+        """Look for newer rosters, and for a link that could not be opened again with the last ones."""
+        while True:
+            await asyncio.sleep(ROSTER_PERIOD)
+            try:
+                if self._newer_rosters is not None:
+                    await self.apply(await asyncio.to_thread(self._newer_rosters))
+                await self.link.refresh()
+            except Exception as error:  # it may come right again
+                self._log.failure("roster not in effect", error)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._log("signal", signal=number.name)
+        self.stop()
+
+
+class _Seat:
+    """A resident's place: what the network hands to it goes through here, and no error goes further."""
+
+    def __init__(self, host: Host, resident: Resident) -> None:
+        self.resident = resident
+        self.node = resident.node
+        self.name: str = resident.node.name
+        self.wake: int | None = None
+        self.is_plugged_in = False
+        self.is_closed = False
+        self.obstacle: str | None = None
+        self.errors = 0
+        self._host = host
+        self._reported: str | None = None
+        self._spent: tuple[int, float] | None = None
+
+    def on_published(self, sender: str, data: bytes) -> None:
+        self._hear(self.node.on_published, sender, data)
+
+    def on_greeting(self, sender: str, data: bytes) -> None:
+        self._hear(self.node.on_greeting, sender, data)
+
+    def on_presence(self, neighbor: str, is_up: bool) -> None:
+        self._hear(self.node.on_presence, neighbor, is_up)
+
+    def guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """What the call returns; None if it failed, or if there is nobody here any more."""
+        if self.is_closed:
+            return None
+        try:
+            return call(*arguments)
+        except Exception as error:  # whatever it is, the other agents shall not suffer from it
+            self._host.give_up(self, error)
+            return None
+
+    def _hear(self, call: Callable[..., None], *arguments: Any) -> None:
+        """What others send must not be able to take an agent out, whatever it does to it."""
+        if self.is_closed:
+            return
+        try:
+            call(*arguments)
+        except Exception as error:
+            self.errors += 1
+            self._host.note("message failed", error, self)
+        self._host.expect(self, self.node.next_wake())
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.resident.close()
+
+    def report(self, log: EventLog) -> None:
+        """Say once why the agent is silent."""
+        if self.node.obstacle != self._reported:
+            self._reported = self.node.obstacle
+            log("agent silent", WARNING, agent=self.name, obstacle=self.node.obstacle)
+
+    def status(self, now: int, dropped_before: Counter[str]) -> AgentStatus:
+        node, budget = self.node, self.resident.budget
+        released = node.last_release_time
+        dropped = Counter[str](node.intake.dropped) + dropped_before + Counter(error=self.errors)
+        return AgentStatus(
+            self.name,
+            node.agent.updates,
+            node.releases,
+            self.epsilon_spent(),
+            None if budget is None else budget.epsilon,
+            0 if self.is_closed else len(node.neighbors_up),
+            dict(dropped),
+            None if released is None else (now - released) / SECOND,
+            self.obstacle or node.obstacle,
+            node.rounds,
+            node.is_over,
+        )
+
+    def epsilon_spent(self) -> float | None:
+        """Computed anew only when something was spent; after closing, what it was then."""
+        gate = None if self.is_closed else self.resident.gate
+        if gate is not None and (self._spent is None or self._spent[0] != gate.consumed):
+            self._spent = (gate.consumed, gate.epsilon_spent)
+        return None if self._spent is None else self._spent[1]

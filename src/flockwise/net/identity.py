@@ -1,0 +1,336 @@
+"""Who is who: a network's authority, kept offline, and the keys and certificates of those it admits.
+
+Three kinds of key:
+
+    the authority's          signs certificates and rosters; needed to enroll, and kept away from the network;
+    a host's                 opens encrypted links; its certificate lists the agents that it may speak for;
+    an agent's signing key   signs every message of the agent, wherever it is hosted.
+
+Private keys are made where they are used. A joining device sends a request, which holds public keys and the
+proof that their owner made it; the authority answers with a certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Self
+
+from flockwise.errors import IdentityError, MissingExtra
+from flockwise.net.certificates import (
+    Subject,
+    TlsKey,
+    TlsPublicKey,
+    authority_certificate,
+    certificate_from_pem,
+    certificate_to_pem,
+    check_issued,
+    host_certificate,
+    key_from_pem,
+    key_to_pem,
+    network_of,
+    new_tls_key,
+    requested_key,
+    signing_request,
+)
+from flockwise.net.keyfiles import read_file, read_secret, write_file, write_folder
+from flockwise.net.names import check_name, split_address
+from flockwise.net.signing import SigningKey, check_public_key, holds, new_signing_key, public_key_of
+
+try:
+    import msgspec
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+except ImportError as error:
+    raise MissingExtra("a real network", "net") from error
+
+AUTHORITY_LIFETIME: Final = timedelta(days=20 * 365)
+HOST_LIFETIME: Final = timedelta(days=5 * 365)
+
+AUTHORITY_FILE: Final = "authority.pem"
+AUTHORITY_KEY_FILE: Final = "authority.key"
+ROSTER_KEY_FILE: Final = "roster.key"
+ROSTER_PUBLIC_FILE: Final = "roster.pub"
+TLS_FILE: Final = "tls.pem"
+TLS_KEY_FILE: Final = "tls.key"
+SIGNING_FOLDER: Final = "signing"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What everyone in a network believes: the authority's certificate and the key of its rosters."""
+
+    certificate: bytes
+    roster_key: bytes
+
+    def __post_init__(self) -> None:
+        check_public_key(self.roster_key, "authority")
+        network_of(certificate_from_pem(self.certificate))
+
+    @property
+    def network(self) -> str:
+        return network_of(certificate_from_pem(self.certificate))
+
+    def files(self) -> dict[str, bytes]:
+        return {AUTHORITY_FILE: self.certificate, ROSTER_PUBLIC_FILE: self.roster_key.hex().encode() + b"\n"}
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        path = folder / ROSTER_PUBLIC_FILE
+        try:
+            roster_key = bytes.fromhex(read_file(path).decode())
+        except ValueError as error:
+            raise IdentityError(f"{path}: not a public key; restore it or enroll again") from error
+        return cls(read_file(folder / AUTHORITY_FILE), roster_key)
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Where the parts of an encrypted link are, for the library that opens it."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> TlsFiles:
+        return cls(folder / AUTHORITY_FILE, folder / TLS_FILE, folder / TLS_KEY_FILE)
+
+
+class AgentRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An agent to be admitted: its public key, and a signature that proves it has the private one."""
+
+    name: str
+    public_key: str
+    proof: str
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a joining host sends to the authority. It holds nothing secret."""
+
+    network: str
+    certificate_request: str
+    agents: list[AgentRequest]
+
+    def to_json(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Request:
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except ValueError as error:
+            raise IdentityError(f"not a request to join a network: {error}") from error
+
+    def public_keys(self) -> dict[str, bytes]:
+        """Every agent's key, once its proof holds."""
+        keys: dict[str, bytes] = {}
+        for agent in self.agents:
+            try:
+                key, proof = bytes.fromhex(agent.public_key), bytes.fromhex(agent.proof)
+            except ValueError as error:
+                raise IdentityError(f"agent {agent.name!r}: its key is not hexadecimal") from error
+            content = _claim(self.network, agent.name, self.certificate_request)
+            if not holds(check_public_key(key, agent.name), content, proof):
+                raise IdentityError(
+                    f"agent {agent.name!r}: the request does not prove that its sender has the agent's key; "
+                    "make it again on the device"
+                )
+            if agent.name in keys:
+                raise IdentityError(f"agent {agent.name!r} is in the request twice")
+            keys[agent.name] = key
+        return keys
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The private keys of a host and of its agents, made where they stay."""
+
+    tls: TlsKey
+    signing: Mapping[str, SigningKey]
+
+    @classmethod
+    def new(cls, agents: Iterable[str]) -> Self:
+        return cls(new_tls_key(), {check_name(name, "agent"): new_signing_key() for name in agents})
+
+    def request(self, network: str, host: str, address: str) -> Request:
+        """To be carried to the authority. `address` is host:port, as others will dial it."""
+        subject = Subject(network, host, split_address(address)[0], tuple(self.signing))
+        text = signing_request(subject, self.tls).public_bytes(Encoding.PEM).decode()
+        agents = [
+            AgentRequest(name, public_key_of(key).hex(), key.sign(_claim(network, name, text)).hex())
+            for name, key in self.signing.items()
+        ]
+        return Request(network, text, agents)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An admitted host: its keys, its certificate, and whom it trusts."""
+
+    subject: Subject
+    certificate: bytes
+    keys: Keys
+    trust: Trust
+
+    @classmethod
+    def of(cls, keys: Keys, certificate: bytes, trust: Trust) -> Self:
+        """Once the authority has answered; keys, certificate and trust have to belong together."""
+        signed = certificate_from_pem(certificate)
+        check_issued(signed, certificate_from_pem(trust.certificate), datetime.now(UTC))
+        subject = Subject.read(signed)
+        if signed.public_key() != keys.tls.public_key():
+            raise IdentityError(
+                f"host {subject.host!r}: the certificate is for another key; enroll the host again"
+            )
+        if set(subject.agents) != set(keys.signing):
+            raise IdentityError(
+                f"host {subject.host!r}: the certificate lists the agents {sorted(subject.agents)}, and the "
+                f"keys are those of {sorted(keys.signing)}; enroll the host again"
+            )
+        return cls(subject, certificate, keys, trust)
+
+    @property
+    def host(self) -> str:
+        return self.subject.host
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return self.subject.agents
+
+    def signing_key(self, agent: str) -> SigningKey:
+        return self.keys.signing[agent]
+
+    @cached_property
+    def public_keys(self) -> Mapping[str, bytes]:
+        """Of the agents, as the roster names them."""
+        return MappingProxyType({name: public_key_of(key) for name, key in self.keys.signing.items()})
+
+    def save(self, folder: Path) -> None:
+        """To a new folder; private keys can be read by their owner alone."""
+        signing = {f"{SIGNING_FOLDER}/{name}.key": _raw(key) for name, key in self.keys.signing.items()}
+        tls = {TLS_FILE: self.certificate, TLS_KEY_FILE: key_to_pem(self.keys.tls)}
+        write_folder(folder, self.trust.files() | tls | signing)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        certificate = read_file(folder / TLS_FILE)
+        agents = Subject.read(certificate_from_pem(certificate)).agents
+        signing = {name: read_signing_key(folder / SIGNING_FOLDER / f"{name}.key") for name in agents}
+        keys = Keys(key_from_pem(read_secret(folder / TLS_KEY_FILE)), signing)
+        return cls.of(keys, certificate, Trust.read(folder))
+
+
+class Authority:
+    """Admits hosts and agents to one network, and signs its rosters. No agent needs it to run."""
+
+    def __init__(self, certificate: x509.Certificate, key: TlsKey, roster_key: SigningKey) -> None:
+        if certificate.public_key() != key.public_key():
+            raise IdentityError("the authority's key and certificate do not belong together")
+        self._certificate = certificate
+        self._key = key
+        self._roster_key = roster_key
+        self.network = network_of(certificate)
+
+    @classmethod
+    def new(cls, network: str) -> Self:
+        key = new_tls_key()
+        return cls(authority_certificate(network, key, AUTHORITY_LIFETIME), key, new_signing_key())
+
+    @property
+    def trust(self) -> Trust:
+        return Trust(certificate_to_pem(self._certificate), public_key_of(self._roster_key))
+
+    def save(self, folder: Path) -> None:
+        """To a new folder of its own: whoever has it can admit anybody. Keep it off the network."""
+        secrets = {AUTHORITY_KEY_FILE: key_to_pem(self._key), ROSTER_KEY_FILE: _raw(self._roster_key)}
+        write_folder(folder, self.trust.files() | secrets)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        key = key_from_pem(read_secret(folder / AUTHORITY_KEY_FILE))
+        roster_key = read_signing_key(folder / ROSTER_KEY_FILE)
+        authority = cls(certificate_from_pem(read_file(folder / AUTHORITY_FILE)), key, roster_key)
+        if authority.trust != Trust.read(folder):
+            raise IdentityError(f"{folder}: the keys in this folder do not belong together; restore it")
+        return authority
+
+    def sign(self, content: bytes) -> bytes:
+        """With the key of the rosters."""
+        return self._roster_key.sign(content)
+
+    def certify(
+        self,
+        request: Request,
+        enrolled: Mapping[str, Mapping[str, bytes]],
+        *,
+        lifetime: timedelta = HOST_LIFETIME,
+    ) -> bytes:
+        """The certificate of a host that asks to join, or asks again because its own runs out.
+
+        enrolled: all hosts admitted so far, each with the public keys of its agents. Whoever asks for a
+        name that is taken, of an agent or of a host, has to hold the keys that belong to it. Whether the
+        request comes from the right people is for those to know who call this.
+        """
+        subject, tls_key = self._asked(request)
+        keys = request.public_keys()
+        known = {agent: key for agents in enrolled.values() for agent, key in agents.items()}
+        taken = [name for name, key in keys.items() if known.get(name, key) != key]
+        if taken:
+            raise IdentityError(
+                f"agent {taken[0]!r} is in the network, with another key; choose another name"
+            )
+        missing = enrolled.get(subject.host, {}).keys() - keys.keys()
+        if missing:
+            raise IdentityError(
+                f"host {subject.host!r} is in the network with the agent {min(missing)!r}, which the request "
+                "leaves out; choose another name, or ask for all of its agents"
+            )
+        signed = host_certificate(subject, tls_key, self._certificate, self._key, lifetime)
+        return certificate_to_pem(signed)
+
+    def _asked(self, request: Request) -> tuple[Subject, TlsPublicKey]:
+        """Who asks, and for which key, if the request agrees with itself."""
+        try:
+            asked = x509.load_pem_x509_csr(request.certificate_request.encode())
+        except ValueError as error:
+            raise IdentityError("the request holds no certificate signing request; make it again") from error
+        subject, tls_key = Subject.read(asked), requested_key(asked)
+        if {request.network, subject.network} != {self.network}:
+            raise IdentityError(f"the request is for network {request.network!r}, this is {self.network!r}")
+        if set(subject.agents) != {agent.name for agent in request.agents}:
+            raise IdentityError(f"host {subject.host!r}: the request contradicts itself; make it again")
+        return subject, tls_key
+
+
+def enroll(authority: Authority, name: str, address: str, hosted_agents: Iterable[str]) -> Identity:
+    """A host with new keys, admitted at once: for a network whose folders are all made on one machine."""
+    keys = Keys.new(hosted_agents)
+    certificate = authority.certify(keys.request(authority.network, name, address), {})
+    return Identity.of(keys, certificate, authority.trust)
+
+
+def save_signing_key(path: Path, key: SigningKey) -> None:
+    write_file(path, _raw(key))
+
+
+def read_signing_key(path: Path) -> SigningKey:
+    """Of an agent, or of an authority's rosters."""
+    content = read_secret(path)
+    try:
+        return SigningKey.from_private_bytes(bytes.fromhex(content.decode()))
+    except ValueError as error:
+        raise IdentityError(f"{path}: not a signing key; restore it or enroll again") from error
+
+
+def _raw(key: SigningKey) -> bytes:
+    return key.private_bytes_raw().hex().encode() + b"\n"
+
+
+def _claim(network: str, agent: str, certificate_request: str) -> bytes:
+    """What an agent signs to show that a request is its own."""
+    return f"flockwise enrolment 1/{network}/{agent}/{certificate_request}".encode()

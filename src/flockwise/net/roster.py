@@ -1,0 +1,238 @@
+"""Who an agent's neighbors are, as the network's authority signed it: one slice of the graph per agent.
+
+No agent sees the whole graph. Each gets its own neighborhood, with names, addresses, public keys and
+weights; all slices of a version are cut from one graph, so that both ends of a tie hold the same weight. A
+slice is text, below its signature, so that people can read it too.
+
+A newer version replaces an older one, and never the other way round: an old slice that is put back, by
+mistake or by an enemy, is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from flockwise.errors import IdentityError, MissingExtra, NetworkError
+from flockwise.net.identity import Authority, Identity, Trust
+from flockwise.net.intake import NeighborKey
+from flockwise.net.names import check_name, split_address
+from flockwise.net.signing import SIGNATURE_BYTES, check_public_key, holds
+
+if TYPE_CHECKING:
+    from flockwise.graph import SimilarityGraph
+
+try:
+    import msgspec
+except ImportError as error:
+    raise MissingExtra("a real network", "net") from error
+
+FORMAT: Final = b"flockwise roster 1"
+MAX_BYTES: Final = 2**24
+
+Setting: TypeAlias = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an agent is to be found, and how to know that it is the one.
+
+    name: of the agent; host: of the process that runs it, as in that one's certificate; address: host:port.
+    """
+
+    name: str
+    host: str
+    address: str
+    public_key: bytes
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "agent")
+        check_name(self.host, "host")
+        split_address(self.address)
+        check_public_key(self.public_key, self.name)
+
+
+@dataclass(frozen=True)
+class Link(Place):
+    """A neighbor: its place, its number among all agents, and the weight of the tie."""
+
+    index: int
+    weight: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.weight < math.inf:
+            raise NetworkError(f"neighbor {self.name!r}: weight={self.weight!r} must be positive and finite")
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """One agent's slice of the network.
+
+    index: the agent's number among all agents, which public random numbers go by.
+    tick_rate: updates per second of every agent, in the mean.
+    settings: of the method, the same for everyone; public.
+    """
+
+    network: str
+    version: int
+    index: int
+    place: Place
+    dimension: int
+    tick_rate: float
+    neighbors: tuple[Link, ...]
+    settings: Mapping[str, Setting]
+
+    def __post_init__(self) -> None:
+        check_name(self.network, "network")
+        names = [link.name for link in self.neighbors]
+        if len({self.agent, *names}) != len(names) + 1:
+            raise NetworkError(f"agent {self.agent!r}: its neighbors must be others, each once, got {names}")
+        if self.version < 1 or self.dimension < 1 or not 0 < self.tick_rate < math.inf:
+            raise NetworkError(
+                f"agent {self.agent!r}: version and dimension must be at least 1 and tick_rate positive, got "
+                f"version={self.version}, dimension={self.dimension}, tick_rate={self.tick_rate!r}"
+            )
+        object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
+
+    @property
+    def agent(self) -> str:
+        return self.place.name
+
+    def keys(self) -> dict[str, NeighborKey]:
+        """What the intake has to know of the neighbors."""
+        return {link.name: NeighborKey(link.public_key, link.weight, link.index) for link in self.neighbors}
+
+    def successor(self, offered: Neighborhood) -> Neighborhood:
+        """The slice to go by from now on: the one offered if it is newer, this one if it is the same."""
+        for (field, mine), other in zip(self._lasting().items(), offered._lasting().values(), strict=True):
+            if mine != other:
+                raise IdentityError(
+                    f"agent {self.agent!r}: the roster offered has {field}={other!r} instead of {mine!r}, "
+                    "which never changes; get the slice that was made for this agent"
+                )
+        if offered.version < self.version:
+            raise IdentityError(
+                f"agent {self.agent!r}: the roster offered has version {offered.version}, and {self.version} "
+                "is in force; an older one is never put back"
+            )
+        if offered.version == self.version and offered != self:
+            raise IdentityError(
+                f"agent {self.agent!r}: there are two different rosters of version {self.version}; the "
+                "authority must give a changed one a higher version"
+            )
+        return offered
+
+    def _lasting(self) -> dict[str, str | int]:
+        """What an agent is for as long as it lives. With another key its old messages would not be known."""
+        return {
+            "network": self.network,
+            "agent": self.agent,
+            "public_key": self.place.public_key.hex(),
+            "index": self.index,
+            "dimension": self.dimension,
+        }
+
+
+def neighborhoods(
+    network: str,
+    version: int,
+    graph: SimilarityGraph,
+    places: Sequence[Place],
+    *,
+    dimension: int,
+    tick_rate: float,
+    settings: Mapping[str, Setting],
+) -> list[Neighborhood]:
+    """One slice per agent, all cut from one graph; `places` are in the order of its agents."""
+    if len(places) != graph.n_agents:
+        raise NetworkError(f"the graph has {graph.n_agents} agents, and there are {len(places)} places")
+    if len({place.name for place in places}) != len(places):
+        raise NetworkError("two agents have the same name; rename one of them")
+    addresses = {place.host: place.address for place in places}
+    for place in places:
+        if addresses[place.host] != place.address:
+            raise NetworkError(
+                f"host {place.host!r} has two addresses, {place.address!r} and {addresses[place.host]!r}; "
+                "agents of one host share its address"
+            )
+
+    def links(agent: int) -> tuple[Link, ...]:
+        others, weights = graph.neighbors_of(agent)
+        return tuple(
+            Link(**vars(places[other]), index=other, weight=weight)
+            for other, weight in zip(others.tolist(), weights.tolist(), strict=True)
+        )
+
+    return [
+        Neighborhood(network, version, agent, place, dimension, tick_rate, links(agent), settings)
+        for agent, place in enumerate(places)
+    ]
+
+
+def sign_neighborhood(neighborhood: Neighborhood, authority: Authority) -> bytes:
+    """The slice as text, below the authority's signature."""
+    if neighborhood.network != authority.network:
+        raise IdentityError(
+            f"the roster is of network {neighborhood.network!r}, and the authority of {authority.network!r}"
+        )
+    body = msgspec.json.format(msgspec.json.encode(neighborhood, enc_hook=dict), indent=1) + b"\n"
+    return b"\n".join([FORMAT, authority.sign(_content(body)).hex().encode(), body])
+
+
+def read_neighborhood(data: bytes, agent: str, trust: Trust) -> Neighborhood:
+    """The slice of this agent, if the authority of its network signed it, as it stands, to the last byte."""
+    first, line, body = (*data[:MAX_BYTES].split(b"\n", 2), b"", b"")[:3]
+    if first != FORMAT:
+        raise IdentityError(
+            f"agent {agent!r}: a roster begins with {FORMAT.decode()!r}, and this one with {first[:40]!r}; "
+            "get it again, or install the version of Flockwise that reads it"
+        )
+    signature = _signature(line)
+    if signature is None or not holds(trust.roster_key, _content(body), signature):
+        raise IdentityError(
+            f"agent {agent!r}: the roster was not signed by the authority of network {trust.network!r}, or "
+            "was changed since; get it again from whoever runs the network"
+        )
+    try:
+        neighborhood = msgspec.json.decode(body, type=Neighborhood)
+    except (ValueError, NetworkError) as error:
+        raise IdentityError(f"agent {agent!r}: the roster is signed, but cannot be used: {error}") from error
+    if (neighborhood.agent, neighborhood.network) != (agent, trust.network):
+        raise IdentityError(
+            f"agent {agent!r} of network {trust.network!r}: the roster is that of agent "
+            f"{neighborhood.agent!r} of {neighborhood.network!r}; every agent has one of its own"
+        )
+    return neighborhood
+
+
+def check_belongs(neighborhood: Neighborhood, identity: Identity) -> None:
+    """Refuse to run an agent on a host, or with a key, that others do not expect of it."""
+    place = neighborhood.place
+    expected = (neighborhood.network, place.host, split_address(place.address)[0], place.public_key)
+    subject = identity.subject
+    found = (subject.network, subject.host, subject.address, identity.public_keys.get(place.name))
+    for what, named, held in zip(("network", "host", "address", "public key"), expected, found, strict=True):
+        if named != held:
+            raise IdentityError(
+                f"agent {place.name!r}: the roster names another {what} than the certificate and keys of "
+                "this host; get the roster that belongs to them, or enroll the host again"
+            )
+
+
+def _content(body: bytes) -> bytes:
+    """What the authority signs: never to be taken for anything else that it may sign."""
+    return FORMAT + b"\n" + body
+
+
+def _signature(line: bytes) -> bytes | None:
+    """Exactly as it was written: there is one text for each signature."""
+    try:
+        signature = bytes.fromhex(line.decode())
+    except ValueError:
+        return None
+    is_ours = len(signature) == SIGNATURE_BYTES and signature.hex().encode() == line
+    return signature if is_ours else None

@@ -1,0 +1,186 @@
+"""All processes of a network on one machine: starts them, restarts one that dies, stops them together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+from flockwise.errors import NetworkError
+from flockwise.files import write_whole
+from flockwise.net.locks import take_lock
+from flockwise.net.overview import fresh_statuses
+
+LOCK_NAME: Final = "up.lock"
+PID_NAME: Final = "up.pid"
+ERRORS_NAME: Final = "errors.log"
+SECONDS_TO_START: Final = 60.0
+SECONDS_TO_STOP: Final = 30.0
+LOOK_EVERY: Final = 0.1
+# One that dies at once again and again is given more time each time.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+STEADY_AFTER: Final = 30.0
+
+
+class Supervisor:
+    """Runs one process per host folder; a network is run by one supervisor at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise NetworkError(f"{folder}: there is no such folder")
+        self._folder = folder
+        self._children: list[_Child] = []
+        self._stopping = threading.Event()
+        self._lock: sqlite3.Connection | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._lock = take_lock(self._folder / LOCK_NAME)
+        if self._lock is None:
+            raise NetworkError(
+                f"{self._folder}: is running already; stop it with: flockwise network down {self._folder}"
+            )
+        write_whole(self._folder / PID_NAME, lambda part: part.write_text(f"{os.getpid()}\n"))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._stop_children()
+        finally:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            (self._folder / PID_NAME).unlink(missing_ok=True)
+            assert self._lock is not None
+            self._lock.close()
+
+    def start(self, hosts: Sequence[Path]) -> None:
+        self._children = [_Child(host) for host in hosts]
+
+    def wait_until_up(self) -> None:
+        """Until every process has begun to report; one that ends before is an error."""
+        deadline = time.monotonic() + SECONDS_TO_START
+        waiting = list(self._children)
+        while waiting and not self._stopping.is_set():
+            for child in waiting:
+                if child.has_ended:
+                    raise NetworkError(f"{child.host}: its process ended at once: {child.last_words()}")
+            if time.monotonic() > deadline:
+                raise NetworkError(
+                    f"{waiting[0].host}: its process did not start in {SECONDS_TO_START:.0f} s"
+                )
+            waiting = [child for child in waiting if not fresh_statuses([child.host], child.process.pid)]
+            self._stopping.wait(LOOK_EVERY)
+
+    def watch(self, say: Callable[[str], None]) -> None:
+        """Until a signal comes; a process that dies is started again, and goes on where it was."""
+        while not self._stopping.wait(LOOK_EVERY):
+            for child in self._children:
+                if child.has_ended and child.is_due():
+                    say(f"{child.host.name} ended with code {child.process.returncode}; it is started again")
+                    child.restart()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stopping.set()
+
+    def _stop_children(self) -> None:
+        for child in self._children:
+            child.ask_to_stop()
+        deadline = time.monotonic() + SECONDS_TO_STOP
+        for child in self._children:
+            child.end(max(0.0, deadline - time.monotonic()))
+
+
+class _Child:
+    """One process and what it says when it fails."""
+
+    def __init__(self, host: Path) -> None:
+        self.host = host
+        self.process = self._started()
+        self._pause = FIRST_PAUSE
+        self._ended_at: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def is_due(self) -> bool:
+        """Whether it has been down for long enough to be tried again."""
+        now = time.monotonic()
+        if self._ended_at is None:
+            ran_well = now - self._began > STEADY_AFTER
+            self._pause = FIRST_PAUSE if ran_well else min(2 * self._pause, LONGEST_PAUSE)
+            self._ended_at = now
+        return now - self._ended_at >= self._pause
+
+    def restart(self) -> None:
+        self.process, self._ended_at = self._started(), None
+
+    def last_words(self) -> str:
+        lines = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"code {self.process.returncode}"
+
+    def ask_to_stop(self) -> None:
+        if not self.has_ended:
+            self.process.send_signal(signal.SIGTERM)
+
+    def end(self, seconds: float) -> None:
+        """An agent that does not end in time loses nothing by being killed: all is on disk."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def _errors(self) -> Path:
+        return self.host / "state" / ERRORS_NAME
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        self._began = time.monotonic()
+        self._errors.parent.mkdir(parents=True, exist_ok=True)
+        with open(self._errors, "wb", opener=_for_the_owner) as errors:
+            return subprocess.Popen(
+                [sys.executable, "-m", "flockwise.cli", "agent", "run", str(self.host)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                # Ctrl-C is for the supervisor, which stops its processes in order.
+                start_new_session=True,
+            )
+
+
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def stop_running(folder: Path) -> None:
+    """Ask the supervisor of this network to stop, and wait until it has."""
+    lock = take_lock(folder / LOCK_NAME)
+    if lock is not None:
+        lock.close()
+        raise NetworkError(f"{folder}: is not running")
+    try:
+        pid = int((folder / PID_NAME).read_text())
+    except (OSError, ValueError):
+        raise NetworkError(f"{folder}: is just starting or stopping; try again") from None
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + SECONDS_TO_STOP + 5
+    while time.monotonic() < deadline:
+        lock = take_lock(folder / LOCK_NAME)
+        if lock is not None:
+            lock.close()
+            return
+        time.sleep(LOOK_EVERY)
+    raise NetworkError(f"{folder}: process {pid} has not stopped in {SECONDS_TO_STOP:.0f} s")

@@ -1,0 +1,186 @@
+"""How a host's zenoh session is set up: whom it dials, whom it lets in, and what each may say.
+
+Who a peer is, zenoh takes from its certificate: the common name is the host's. What a host may say is
+told by the key: everything that it publishes lies below its own name, so that one rule per neighboring
+host is enough, and a host that speaks for an agent of another one is found out by the key alone.
+
+    flockwise/NETWORK/HOST/model/AGENT          what an agent publishes
+    flockwise/NETWORK/HOST/to/NEIGHBOR/AGENT    a greeting
+    flockwise/NETWORK/HOST/alive/AGENT/SESSION  there while the agent is (a liveliness token)
+
+The kind comes before the agent: for every message zenoh looks through all that is declared beside its key,
+and the tokens, one per agent, are the only ones who are many. A host that opens its session anew has two of
+them for a while: the end of the old one may be noticed after the new one has come.
+
+The default is to deny. Everyone listens to everything, in two subscriptions, however many agents there
+are; and a host is sent only what concerns its own agents, models of their neighbors and greetings to
+them. So nobody learns from what others subscribe to who else is neighbor to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flockwise.errors import NetworkError
+from flockwise.net.identity import TlsFiles
+from flockwise.net.names import check_name, split_address
+
+PREFIX: Final = "flockwise"
+LEASE_MS: Final = 10_000  # a peer that hangs is given up after so long
+RETRY: Final = {"period_init_ms": 100, "period_max_ms": 2_000, "period_increase_factor": 2.0}
+LISTEN_TIMEOUT_MS: Final = 5_000  # a port may be held for a moment by the session before
+BATCHES_IN_QUEUE: Final = 16  # of 64 kB and per link: more than any burst that a host sends at once
+MICROSECONDS_BEFORE_DROP: Final = 500
+LEAST_MESSAGE_LIMIT: Final = 2**16  # zenoh delivers anything below one batch in any case
+SECOND_LINK: Final = 2
+SPEAKING: Final = ["put", "liveliness_token"]
+LISTENING: Final = ["declare_subscriber", "liveliness_query", "declare_liveliness_subscriber"]
+
+
+@dataclass(frozen=True)
+class Neighborhoods:
+    """Who on this host talks with whom elsewhere: per other host, its agents and ours that are neighbors."""
+
+    addresses: Mapping[str, str]
+    theirs: Mapping[str, frozenset[str]]
+    ours: Mapping[str, frozenset[str]]
+
+
+class Keys:
+    """The keys of one network, as seen from one host."""
+
+    def __init__(self, network: str, host: str) -> None:
+        self._root = f"{PREFIX}/{check_name(network, 'network')}"
+        self._own = f"{self._root}/{check_host(host)}"
+
+    def model(self, agent: str) -> str:
+        return f"{self._own}/model/{agent}"
+
+    def greeting(self, agent: str, neighbor: str) -> str:
+        return f"{self._own}/to/{neighbor}/{agent}"
+
+    def alive(self, agent: str, session: str) -> str:
+        return f"{self._own}/alive/{agent}/{session}"
+
+    def greetings_to(self, neighbor: str) -> str:
+        return f"{self._own}/to/{neighbor}/*"
+
+    def all_from(self, host: str) -> str:
+        return f"{self._root}/{host}/**"
+
+    @property
+    def all_messages(self) -> tuple[str, ...]:
+        """What to listen to. It has a place for any name: stolen ones shall arrive, to be counted."""
+        return f"{self._root}/*/model/*", f"{self._root}/*/to/*/*"
+
+    @property
+    def all_alive(self) -> str:
+        return f"{self._root}/*/alive/*/*"
+
+
+def check_host(host: str) -> str:
+    """The name, if a host may have it.
+
+    zenoh trusts the public authorities of the web besides the network's own when it dials, and they certify
+    any domain to its owner. A name without a dot is nobody's domain.
+    """
+    check_name(host, "host")
+    if "." in host:
+        raise NetworkError(
+            f"host={host!r}: the name of a host has no dots, lest a public authority certify it to somebody"
+        )
+    return host
+
+
+def endpoint(address: str) -> str:
+    split_address(address)
+    return f"tls/{address}"
+
+
+def session_settings(
+    keys: Keys, listen: str, files: TlsFiles, neighborhoods: Neighborhoods, max_bytes: int
+) -> dict[str, Any]:
+    """zenoh's configuration. Both ends of a link dial: either may be the one that cannot be reached."""
+    dialled = sorted({endpoint(address) for address in neighborhoods.addresses.values()})
+    return {
+        "mode": "peer",
+        "listen": {
+            "endpoints": [endpoint(listen)],
+            "timeout_ms": LISTEN_TIMEOUT_MS,
+            "exit_on_failure": True,
+            "retry": RETRY,
+        },
+        "connect": {"endpoints": dialled, "timeout_ms": -1, "exit_on_failure": False, "retry": RETRY},
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "open": {"return_conditions": {"connect_scouted": False, "declares": False}},
+        "adminspace": {"enabled": False},
+        "transport": {
+            "shared_memory": {"enabled": False},
+            # With more than one, zenoh asks for a proof that a second link comes from the same session. With
+            # one it does not, and whoever knows a session's identifier takes over the rights of its host.
+            "unicast": {"max_links": SECOND_LINK, "max_sessions": 4 * len(neighborhoods.addresses) + 16},
+            "link": {
+                "protocols": ["tls"],
+                "tls": _tls(files),
+                "tx": {
+                    "lease": LEASE_MS,
+                    "queue": {
+                        "size": {"data": BATCHES_IN_QUEUE},
+                        "congestion_control": {"drop": {"wait_before_drop": MICROSECONDS_BEFORE_DROP}},
+                    },
+                },
+                "rx": {"max_message_size": max(2 * max_bytes, LEAST_MESSAGE_LIMIT)},
+            },
+        },
+        "access_control": _access_control(keys, neighborhoods),
+    }
+
+
+def _tls(files: TlsFiles) -> dict[str, Any]:
+    key, certificate = str(files.key), str(files.certificate)
+    return {
+        "root_ca_certificate": str(files.authority),
+        "enable_mtls": True,
+        "verify_name_on_connect": True,
+        "close_link_on_expiration": True,
+        "listen_private_key": key,
+        "listen_certificate": certificate,
+        "connect_private_key": key,
+        "connect_certificate": certificate,
+    }
+
+
+def _access_control(keys: Keys, neighborhoods: Neighborhoods) -> dict[str, Any]:
+    rules, subjects, policies = [], [], []
+    for host in sorted(neighborhoods.addresses):
+        theirs, ours = sorted(neighborhoods.theirs[host]), sorted(neighborhoods.ours[host])
+        heard = [key for agent in ours for key in (keys.model(agent), keys.alive(agent, "*"))]
+        heard += [keys.greetings_to(agent) for agent in theirs]
+        interests = [*keys.all_messages, keys.all_alive]
+        own = [
+            _rule(f"{host} speaks", ["ingress"], SPEAKING, [keys.all_from(host)]),
+            _rule(f"{host} hears", ["egress"], SPEAKING, heard),
+            _rule(f"{host} listens", ["ingress", "egress"], LISTENING, interests),
+        ]
+        rules += own
+        subjects.append({"id": host, "cert_common_names": [host]})
+        policies.append({"rules": [rule["id"] for rule in own], "subjects": [host]})
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    }
+
+
+def _rule(name: str, flows: list[str], messages: list[str], keys: list[str]) -> dict[str, Any]:
+    return {
+        "id": name,
+        "permission": "allow",
+        "flows": flows,
+        "messages": messages,
+        "key_exprs": keys,
+    }

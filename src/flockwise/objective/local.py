@@ -1,0 +1,98 @@
+"""Eq. (1): what one agent would minimise on its own, in plain NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.errors import ObjectiveError
+from flockwise.objective.losses import Loss
+from flockwise.objective.passes import sample_slopes, sample_value
+from flockwise.objective.problem import Problem
+
+
+class LocalObjective:
+    """Eq. (1): ℒ_i(θ) = (1/m) Σ ℓ(θ; x, y) + λ‖θ‖²; the data term is 0 without samples."""
+
+    def __init__(self, loss: Loss, features: NDArray[Any], targets: NDArray[Any], l2_penalty: float) -> None:
+        self.loss = loss
+        self.features = np.asarray(features, dtype=np.float64)
+        self.targets = np.asarray(targets, dtype=np.float64)
+        self.l2_penalty = float(l2_penalty)
+        if self.features.ndim != 2 or self.targets.shape != (len(self.features),):
+            raise ObjectiveError(
+                "features must have shape (samples, features) and targets (samples,), "
+                f"got {self.features.shape} and {self.targets.shape}"
+            )
+
+    @classmethod
+    def of_agent(cls, problem: Problem, agent: int) -> LocalObjective:
+        """The local objective of the agent at this position."""
+        features, targets = problem.population.samples(agent)
+        return cls(problem.loss, features, targets, problem.l2_penalties[agent])
+
+    @property
+    def dimension(self) -> int:
+        return self.loss.outputs * self.features.shape[1]
+
+    def value(self, model: NDArray[Any]) -> float:
+        """ℒ_i(θ)."""
+        scores = self._scores(model)
+        values = [sample_value(self.loss, s, y) for s, y in zip(scores, self.targets, strict=True)]
+        return sum(values) / max(len(values), 1) + self.l2_penalty * float(model @ model)
+
+    def gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        """∇ℒ_i(θ)."""
+        slopes = self._slopes(model)
+        data_term = slopes.T @ self.features / max(len(slopes), 1)
+        return data_term.ravel() + self.penalty_gradient(model)
+
+    def penalty_gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        """The part of ∇ℒ_i(θ) that no data is in: 2λθ."""
+        return 2 * self.l2_penalty * model
+
+    def point_gradients(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        """∇ℓ(θ; x_k, y_k), one row per sample."""
+        slopes = self._slopes(model)
+        return (slopes[:, :, None] * self.features[:, None, :]).reshape(len(slopes), -1)
+
+    @property
+    def smoothness(self) -> float:
+        """L_i^loc = curvature·λ_max(XᵀX/m) + 2λ."""
+        samples = len(self.features)
+        largest = np.linalg.norm(self.features, ord=2) ** 2 / samples if samples else 0.0
+        return float(self.loss.curvature * largest + 2 * self.l2_penalty)
+
+    def _slopes(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        scores = self._scores(model)
+        slopes = np.empty_like(scores)
+        for score, target, out in zip(scores, self.targets, slopes, strict=True):
+            sample_slopes(self.loss, score, target, out)
+        return slopes
+
+    def _scores(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        return self.features @ np.asarray(model, dtype=np.float64).reshape(self.loss.outputs, -1).T
+
+
+class AnchoredObjective:
+    """Supplement C: ℒ_i(θ) = ½‖θ − anchor‖², which stands for the data in model propagation."""
+
+    smoothness = 1.0
+
+    def __init__(self, anchor: NDArray[Any]) -> None:
+        self.anchor = np.asarray(anchor, dtype=np.float64)
+
+    @property
+    def dimension(self) -> int:
+        return self.anchor.size
+
+    def value(self, model: NDArray[Any]) -> float:
+        """ℒ_i(θ)."""
+        difference = model - self.anchor
+        return 0.5 * float(difference @ difference)
+
+    def gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
+        """∇ℒ_i(θ)."""
+        return model - self.anchor

@@ -1,0 +1,120 @@
+"""Eq. (1) for many agents at once: values, gradients and Hessians, entry k at the k-th agent's own model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.errors import ObjectiveError
+from flockwise.objective.batch_newton import newton_directions
+from flockwise.objective.passes import (
+    all_curvatures,
+    mean_hessian_diagonals,
+    mean_hessian_products,
+    mean_loss_gradients,
+    mean_losses,
+)
+from flockwise.objective.problem import Problem
+
+
+class LocalObjectives:
+    """Eq. (1) for all agents of a problem, or for the `agents` listed; none of it copies the data."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        agents: NDArray[np.integer] | None = None,
+        l2_penalties: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.agents = np.arange(problem.n_agents) if agents is None else agents
+        # All agents' penalties; those of the problem unless others are given.
+        self._all_penalties = problem.l2_penalties if l2_penalties is None else l2_penalties
+        self.l2_penalties = self._all_penalties[self.agents]
+        # Where these agents' samples begin in the data, and in arrays of their samples alone.
+        self.starts = problem.population.offsets[self.agents]
+        counts = problem.population.sample_counts[self.agents]
+        self.places = np.concatenate(([0], np.cumsum(counts)))
+
+    def only(self, which: NDArray[np.integer] | slice) -> LocalObjectives:
+        """The same for some of these agents, by their positions here."""
+        return LocalObjectives(self.problem, self.agents[which], self._all_penalties)
+
+    def zeros(self) -> NDArray[np.float64]:
+        """A model of zeros for each agent."""
+        return np.zeros((len(self.agents), self.problem.dimension))
+
+    def values(self, models: NDArray[Any]) -> NDArray[np.float64]:
+        """ℒ_k(Θ_k), shape (agents,)."""
+        models = self.checked(models)
+        penalties = self.l2_penalties * np.einsum("ij,ij->i", models, models)
+        return mean_losses(*self._samples, self.starts, self.places, self._blocks(models)) + penalties
+
+    def gradients(self, models: NDArray[Any]) -> NDArray[np.float64]:
+        """∇ℒ_k(Θ_k), shape (agents, dimension)."""
+        models = self.checked(models)
+        blocks = mean_loss_gradients(*self._samples, self.starts, self.places, self._blocks(models))
+        gradients = blocks.reshape(models.shape)
+        gradients += 2 * self.l2_penalties[:, None] * models
+        return gradients
+
+    def hessians(self, models: NDArray[Any]) -> LocalHessians:
+        """∇²ℒ_k(Θ_k), ready to be multiplied with directions."""
+        blocks = self._blocks(self.checked(models))
+        return LocalHessians(self, all_curvatures(*self._samples, self.starts, self.places, blocks))
+
+    def checked(self, models: NDArray[Any]) -> NDArray[np.float64]:
+        """The models as contiguous float64, refused if there is not one of the right size per agent."""
+        expected = (len(self.agents), self.problem.dimension)
+        if np.shape(models) != expected:
+            shape = np.shape(models)
+            raise ObjectiveError(f"models must have shape (agents, dimension) = {expected}, got {shape}")
+        return np.ascontiguousarray(models, dtype=np.float64)
+
+    @property
+    def _samples(self) -> tuple[Any, Any, Any]:
+        return self.problem.loss, self.problem.population.features, self.problem.population.targets
+
+    def _blocks(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
+        return models.reshape(len(models), self.problem.loss.outputs, -1)
+
+
+class LocalHessians:
+    """The Hessians of the ℒ_k at given models, never formed: one small matrix per sample is kept."""
+
+    def __init__(self, objectives: LocalObjectives, curvatures: NDArray[np.float64]) -> None:
+        self._features = objectives.problem.population.features
+        self._starts = objectives.starts
+        self._places = objectives.places
+        self._curvatures = curvatures
+        self._penalties = objectives.l2_penalties
+
+    def products(self, directions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """∇²ℒ_k · direction_k, shape (agents, dimension)."""
+        blocks = self._blocks(directions)
+        products = mean_hessian_products(self._features, self._starts, self._places, self._curvatures, blocks)
+        return products.reshape(directions.shape) + 2 * self._penalties[:, None] * directions
+
+    def diagonals(self) -> NDArray[np.float64]:
+        """The diagonals of ∇²ℒ_k, shape (agents, dimension)."""
+        blocks = mean_hessian_diagonals(self._features, self._starts, self._places, self._curvatures)
+        return blocks.reshape(len(blocks), -1) + 2 * self._penalties[:, None]
+
+    def newton_directions(
+        self, gradients: NDArray[np.float64], goals: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """−(∇²ℒ_k)⁻¹ gradient_k, until the k-th residual's norm is at most goals[k]."""
+        return newton_directions(
+            self._features,
+            self._starts,
+            self._places,
+            self._curvatures,
+            self._penalties,
+            self._blocks(gradients),
+            goals,
+        ).reshape(gradients.shape)
+
+    def _blocks(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.ascontiguousarray(vectors).reshape(len(vectors), self._curvatures.shape[1], -1)

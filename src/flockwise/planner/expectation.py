@@ -1,0 +1,105 @@
+"""What a candidate is worth on the twins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.method import Local
+from flockwise.planner.candidates import Candidate
+from flockwise.planner.outcome import outcome
+from flockwise.planner.twins import Twin
+from flockwise.results.metrics import agent_metrics, mean_metric
+
+
+class Trial(NamedTuple):
+    """One candidate on one twin: means over agents, noise over sensitivity, and what an agent sends.
+
+    Without a release there is neither a metric of it nor noise: they are NaN.
+    """
+
+    share: float
+    released: float
+    own: float
+    gain: float
+    noise: float
+    vectors: float
+    bytes: float
+
+
+def trial(candidate: Candidate, twin: Twin, local: float) -> Trial:
+    """Run it. local: the metric of this twin's local models."""
+    problem = twin.problem
+    made = outcome(candidate, problem, twin.seed)
+    own = _metric(twin, made.own)
+    return Trial(
+        share=twin.share,
+        released=math.nan if made.released is None else _metric(twin, made.released),
+        own=own,
+        gain=own - local if problem.loss.metric == "accuracy" else local - own,
+        noise=made.noise,
+        vectors=made.vectors / problem.n_agents,
+        bytes=made.bytes / problem.n_agents,
+    )
+
+
+def local_metric(twin: Twin) -> float:
+    """Of the models that agents learn alone."""
+    return _metric(twin, Local().solve(twin.problem))
+
+
+def _metric(twin: Twin, models: NDArray[Any]) -> float:
+    return mean_metric(agent_metrics(twin.problem.loss, twin.test, models))
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Means over twins, every share of the graph counting alike."""
+
+    candidate: Candidate
+    trials: tuple[Trial, ...]
+
+    def mean(self, field: str) -> float:
+        return float(np.mean([np.mean(values) for values in self._by_share(field).values()]))
+
+    @property
+    def gain(self) -> float:
+        """How much better own models are expected to be than local ones; negative if they are worse."""
+        return self.mean("gain")
+
+    @property
+    def gains(self) -> dict[float, float]:
+        """By the share of a model that varies along the graph."""
+        return {share: float(np.mean(values)) for share, values in self._by_share("gain").items()}
+
+    @property
+    def gain_by_collaboration(self) -> float:
+        """What is gained beyond what own models gain where nothing varies along the graph.
+
+        Neighbors cannot help there: own models are better for being held less tightly, which can be had
+        alone and is no reason to send anything.
+        """
+        return self.gain - max(0.0, self.gains[0.0])
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the gain over all twins: how much one network may differ from the mean."""
+        return float(np.std([trial.gain for trial in self.trials]))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the expected gain, from twins of the same share."""
+        groups = self._by_share("gain").values()
+        return math.sqrt(sum(np.var(values, ddof=1) / len(values) for values in groups)) / len(groups)
+
+    def _by_share(self, field: str) -> Mapping[float, NDArray[np.float64]]:
+        shares = dict.fromkeys(trial.share for trial in self.trials)
+        return {
+            share: np.array([getattr(trial, field) for trial in self.trials if trial.share == share])
+            for share in shares
+        }

@@ -1,0 +1,205 @@
+"""Runs of several methods on one problem, side by side: what the table, the pictures and the page show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.errors import FlockwiseError
+from flockwise.objective import (
+    CollaborativeObjective,
+    ConvergenceTheory,
+    Problem,
+    convergence_theory,
+    solve_optimum,
+)
+from flockwise.privacy.guarantee import Guarantee
+from flockwise.results.trajectory import Trajectory
+
+# In tables and pictures the paper's method goes by what it does, and a private run by being private.
+NAMES = {"cd": "collaborative"}
+PRIVATE = "private"
+MINIMISERS = ("collaborative", "admm")
+
+# Larger problems are reported without their exact minimum: it would take longer than the run.
+MOST_COORDINATES = 500_000
+MOST_NUMBERS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method's results; metric and metric_sd are over agents, on test samples, or NaN without any.
+
+    A private run has two rows, with its budget: of the models that were released, and of those that the
+    agents keep for themselves ("own").
+    """
+
+    method: str
+    metric: float
+    metric_sd: float
+    objective: float
+    updates: int
+    vectors: int
+    bytes: int
+    model: Literal["released", "own"] | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and pictures know it by."""
+        return self.method if self.model is None else f"{self.method} ({self.model})"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The runs, in the order in which they are to be shown, by name ("local", "collaborative", …)."""
+
+    problem: Problem
+    runs: Mapping[str, Trajectory]
+
+    @staticmethod
+    def of(problem: Problem, *runs: Trajectory) -> Comparison:
+        """Named after their methods; of two runs of one method the first is kept."""
+        named: dict[str, Trajectory] = {}
+        for run in runs:
+            is_private = run.guarantee is not None and run.own_models is not None
+            name = PRIVATE if is_private else NAMES.get(run.method, run.method)
+            if is_private and name in named:
+                raise FlockwiseError("a comparison shows one private run; make one comparison for each")
+            named.setdefault(name, run)
+        return Comparison(problem, named)
+
+    @property
+    def metric(self) -> str:
+        """accuracy or rmse."""
+        return self.problem.loss.metric
+
+    @property
+    def is_tested(self) -> bool:
+        return all(not math.isnan(run.final.metric) for run in self.runs.values())
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """One per run, two for a private one; the objective is Eq. (2), whatever was minimised."""
+        return tuple(row for name, run in self.runs.items() for row in self._rows_of(name, run))
+
+    def _rows_of(self, name: str, run: Trajectory) -> Iterator[Row]:
+        value = CollaborativeObjective(self.problem).value
+        row = Row(
+            method=name,
+            metric=run.final.metric,
+            metric_sd=run.final.metric_sd,
+            objective=value(run.models),
+            updates=int(run.updates.sum()),
+            vectors=run.final.vectors,
+            bytes=run.final.bytes,
+        )
+        if run.guarantee is None or run.own_models is None:
+            yield row
+            return
+        row = replace(row, epsilon=max(run.guarantee.epsilon), delta=max(run.guarantee.delta))
+        yield replace(row, model="released")
+        scores = run.own_metrics
+        yield replace(
+            row,
+            model="own",
+            metric=float("nan") if scores is None else float(np.nanmean(scores)),
+            metric_sd=float("nan") if scores is None else float(np.nanstd(scores)),
+            objective=value(np.asarray(run.own_models)),
+        )
+
+    @property
+    def guarantees(self) -> dict[str, Guarantee]:
+        """What holds for the private runs; the others guarantee nothing."""
+        return {name: run.guarantee for name, run in self.runs.items() if run.guarantee is not None}
+
+    def agent_scores(self, name: str) -> NDArray[np.float64] | None:
+        """How each agent fares with the model that it uses itself: in a private run its own."""
+        run = self.runs[name]
+        return run.agent_metrics if run.own_metrics is None else run.own_metrics
+
+    @cached_property
+    def simulated(self) -> dict[str, Trajectory]:
+        """The runs that took time: those with something to draw."""
+        return {name: run for name, run in self.runs.items() if len(run.records) > 1}
+
+    @cached_property
+    def optimum(self) -> float | None:
+        """Q*, the least value of Eq. (2); None where the problem is too large or nobody minimised it."""
+        if not any(name in MINIMISERS for name in self.simulated) or not self.problem.graph.n_edges:
+            return None
+        population = self.problem.population
+        if self.problem.n_agents * self.problem.dimension > MOST_COORDINATES:
+            return None
+        if population.n_samples * population.n_features > MOST_NUMBERS:
+            return None
+        return solve_optimum(self.problem).value
+
+    def gaps(self) -> dict[str, NDArray[np.float64]]:
+        """(Q − Q*)/Q* at each record of the runs that minimise Eq. (2); below rounding it is NaN."""
+        if self.optimum is None:
+            return {}
+        gaps = {}
+        for name, run in self.simulated.items():
+            if name in MINIMISERS:
+                gap = run.column("objective") / self.optimum - 1
+                gaps[name] = np.where(gap > 1e-14, gap, np.nan)
+        return gaps
+
+    @cached_property
+    def theory(self) -> ConvergenceTheory | None:
+        """Prop. 1's constants, where there is a run of coordinate descent to hold against them."""
+        if self.optimum is None or "collaborative" not in self.simulated:
+            return None
+        return convergence_theory(self.problem)
+
+    def gains(self) -> tuple[str, NDArray[np.float64]] | None:
+        """Which method, and by how much it is better than local for each agent (NaN without test samples)."""
+        local = self.runs.get("local")
+        others = [name for name in self.runs if name not in ("local", "global")]
+        if local is None or not others or not self.is_tested:
+            return None
+        best = "collaborative" if "collaborative" in others else others[0]
+        alone, together = local.agent_metrics, self.agent_scores(best)
+        assert alone is not None
+        assert together is not None
+        return best, together - alone if self.metric == "accuracy" else alone - together
+
+    def document(self, seed: int, **more: Any) -> dict[str, Any]:
+        """metrics.json: NaN becomes null, since JSON knows no NaN."""
+        metric = self.metric
+        return {
+            "agents": self.problem.n_agents,
+            "dimension": self.problem.dimension,
+            "seed": seed,
+            "rows": [self._row_document(row) for row in self.rows],
+            "guarantees": {name: found.explain() for name, found in self.guarantees.items()},
+            "metric": metric,
+            "tradeoff": self.problem.tradeoff,
+            "optimum": self.optimum,
+            **more,
+        }
+
+    def _row_document(self, row: Row) -> dict[str, Any]:
+        document: dict[str, Any] = {"method": row.method}
+        if row.model is not None:
+            document |= {"model": row.model, "epsilon": row.epsilon, "delta": row.delta}
+        return document | {
+            self.metric: _number(row.metric),
+            f"{self.metric}_sd": _number(row.metric_sd),
+            "objective": _number(row.objective),
+            "updates": row.updates,
+            "vectors": row.vectors,
+            "bytes": row.bytes,
+        }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,81 @@
+"""The picture of `flockwise plan`: how much noise a budget costs as it is spread over more updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from flockwise.report.plots import Picture
+from flockwise.report.theme import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, draw, legend_above
+
+# The paper's rules share a colour: one is for Laplace noise, the other for normal noise.
+STYLES: dict[str, tuple[str, Any]] = {
+    "basic": (ORANGE, "-"),
+    "theorem1": (VERMILION, "-"),
+    "remark": (VERMILION, "-"),
+    "zcdp": (SKY, "-"),
+    "kov": (PURPLE, "-"),
+    "gdp": (BLUE, "-"),
+    # Dashed, since it lies on gdp where both are exact, and just below kov where that applies.
+    "pld": (GREEN, (0, (3, 3))),
+}
+LABELS = {
+    "basic": "basic",
+    "theorem1": "Theorem 1",
+    "remark": "Gaussian remark",
+    "zcdp": "zCDP",
+    "kov": "KOV",
+    "gdp": "GDP",
+    "pld": "PLD",
+}
+
+
+def noise_against_updates(
+    counts: Sequence[int],
+    curves: Mapping[str, Sequence[float]],
+    *,
+    updates: int,
+    epsilon: float,
+    delta: float,
+) -> Picture:
+    """One curve of the noise on a coordinate for each accountant; `updates` is marked."""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.axvline(updates, color=FAINT, linewidth=1.2, zorder=0)
+        for name, deviations in curves.items():
+            colour, line = STYLES[name]
+            axes.plot(counts, deviations, color=colour, linestyle=line, label=LABELS[name])
+            chosen = deviations[list(counts).index(updates)]
+            axes.plot([updates], [chosen], color=colour, marker="o", markersize=4.5, zorder=3)
+        axes.set(xscale="log", yscale="log", xlabel="updates", ylabel="noise on one coordinate (sd)")
+        axes.set_title(f"ε = {epsilon:g}, δ = {delta:.3g} in all")
+        axes.annotate(
+            f"{updates:,} updates",
+            (updates, 0.02),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            color=INK,
+            fontsize=9,
+        )
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = axis.get_view_interval()
+            axis.set_major_locator(
+                LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0), numticks=12)
+            )
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+            axis.set_minor_formatter(NullFormatter())
+        axes.margins(x=0.02)
+        legend_above(figure, axes)
+
+    return Picture(
+        "noise",
+        f"Noise for ε = {epsilon:g}, δ = {delta:.3g}",
+        "The standard deviation of the noise on one coordinate of each release, when the whole budget is "
+        "spread evenly over so many updates: the same guarantee, by tighter and looser proofs of it.",
+        draw(7.2, 4.0, paint),
+    )

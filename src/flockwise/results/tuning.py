@@ -1,0 +1,94 @@
+"""Choice of the trade-off μ on validation data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from flockwise.data.population import Population
+from flockwise.errors import ObjectiveError
+from flockwise.objective.optimum import solve_optimum
+from flockwise.objective.problem import Problem
+from flockwise.results.metrics import agent_metrics, mean_metric
+
+
+@dataclass(frozen=True)
+class TradeoffScore:
+    """What one trade-off reaches: the mean over problems, and each problem's mean over agents."""
+
+    tradeoff: float
+    score: float
+    problem_scores: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class TradeoffChoice:
+    """The best trade-off, and the whole table in ascending order of the trade-off."""
+
+    best: float
+    metric: Literal["accuracy", "rmse"]
+    table: tuple[TradeoffScore, ...]
+
+
+def choose_tradeoff(
+    trials: Sequence[tuple[Problem, Population]], grid: Iterable[float], *, tolerance: float = 1e-6
+) -> TradeoffChoice:
+    """The μ of the grid whose optimum of Eq. (2) is best on validation data, on average over trials.
+
+    trials: problems with the validation samples of the same agents; each problem's own μ is ignored.
+    tolerance: how exactly each optimum is solved (relative gap); accuracy needs little.
+    Of trade-offs with the same score the smallest is taken.
+    """
+    values = sorted({float(value) for value in grid})
+    metric = _checked_metric(trials, values)
+    # One row per problem, one column per trade-off.
+    scores = np.array([_scores_along(problem, held_out, values, tolerance) for problem, held_out in trials])
+    means = scores.mean(axis=0)
+    best = np.argmax(means) if metric == "accuracy" else np.argmin(means)
+    table = tuple(
+        TradeoffScore(value, float(mean), tuple(map(float, column)))
+        for value, mean, column in zip(values, means, scores.T, strict=True)
+    )
+    return TradeoffChoice(values[best], metric, table)
+
+
+def _scores_along(
+    problem: Problem, held_out: Population, values: Sequence[float], tolerance: float
+) -> list[float]:
+    """The mean metric for each μ; each solution starts from the one before."""
+    scores, models = [], None
+    for value in values:
+        models = solve_optimum(problem.with_tradeoff(value), tolerance=tolerance, start=models).models
+        scores.append(mean_metric(agent_metrics(problem.loss, held_out, models)))
+    return scores
+
+
+def _checked_metric(
+    trials: Sequence[tuple[Problem, Population]], values: Sequence[float]
+) -> Literal["accuracy", "rmse"]:
+    if not trials or not values:
+        raise ObjectiveError("choosing a trade-off needs at least one problem and one value in the grid")
+    metric = trials[0][0].loss.metric
+    if any(problem.loss.metric != metric for problem, _ in trials):
+        raise ObjectiveError("the problems are judged by different metrics; use one kind of loss")
+    for problem, held_out in trials:
+        _check_same_agents(problem.population, held_out)
+        if held_out.n_samples == 0:
+            raise ObjectiveError("the validation data has no samples, so that nothing can be judged")
+    return metric
+
+
+def _check_same_agents(train: Population, held_out: Population) -> None:
+    if held_out.n_agents != train.n_agents:
+        raise ObjectiveError(
+            f"the validation data has {held_out.n_agents} agents and the problem {train.n_agents}"
+        )
+    for index, (ours, theirs) in enumerate(zip(train.agent_names, held_out.agent_names, strict=True)):
+        if ours != theirs:
+            raise ObjectiveError(
+                f"agent {index} is {theirs!r} in the validation data and {ours!r} in the problem; "
+                "give both the same agents in the same order"
+            )

@@ -1,5 +1,0 @@
-"""The `murmura` command."""
-
-from murmura.cli.app import main
-
-__all__ = ["main"]

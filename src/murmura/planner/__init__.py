@@ -1,6 +1,0 @@
-"""Which private method to run, chosen before anyone looks at the data."""
-
-from murmura.planner.facts import PublicFacts
-from murmura.planner.plan import Plan, plan_run
-
-__all__ = ["Plan", "PublicFacts", "plan_run"]

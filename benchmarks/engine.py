@@ -17,14 +17,15 @@ from numba import njit
 
 from benchmarks.numpy_loop import numpy_loop
 from benchmarks.workload import benchmark_problem
+from flockwise.engine.base import RunSettings
 from flockwise.engine.conditions import Conditions, scheduled_tick
-from flockwise.engine.cpu import CpuEngine
+from flockwise.engine.cpu import DescentRun
+from flockwise.engine.cpu.kernels import REORDER
+from flockwise.engine.cpu.sweeps import choose_threads
 from flockwise.engine.schedule import time_of_tick
 from flockwise.engine.state import first_ticks
-from flockwise.engine.sweeps import choose_threads
 from flockwise.errors import FlockwiseError
 from flockwise.method import CoordinateDescent, PrivateUpdates
-from flockwise.objective.kernels import REORDER
 from flockwise.privacy.budget import Budget
 from flockwise.randomness.clocks import NEVER
 
@@ -82,38 +83,40 @@ def machine_bandwidth(numbers, threads: int) -> float:
     return numbers.nbytes / best
 
 
-def make_engine(descent, table, limit: int, threads: int) -> CpuEngine:
-    return CpuEngine(descent, table, SEED, limit, ideal=True, threads=threads)
+def start_run(descent, limit: int, threads: int) -> DescentRun:
+    return DescentRun(descent, RunSettings(SEED, limit, threads=threads))
 
 
 def private_descent(problem, updates: int):
     """Eq. (6) with so many updates; what the budget is makes no difference to its speed."""
     privacy = PrivateUpdates(Budget(1.0, 1e-5), updates, clip=1.0)
-    return CoordinateDescent(privacy=privacy).prepare(problem)
+    return CoordinateDescent(privacy=privacy).prepare(problem, SEED).rule
 
 
 def compile_everything(threads: int, *, private: bool = False) -> None:
     """Run once on a toy problem, so that no measurement includes compilation."""
     problem = benchmark_problem(64, 4, 4)
-    descents = [CoordinateDescent().prepare(problem)]
+    descents = [CoordinateDescent().prepare(problem, SEED).rule]
     if private:
         descents.append(private_descent(problem, 2))
-    table = Conditions().table(64)
+    table = Conditions().table(np.arange(64))
     for descent in descents:
-        make_engine(descent, table, 2, threads).advance(NEVER - 1)
+        start_run(descent, 2, threads).advance(NEVER - 1)
     time_of_tick(10, table, SEED, NEVER, *first_clocks(table, 64))
 
 
 def first_clocks(table, agents: int):
-    return first_ticks(table, np.uint64(SEED), agents), np.zeros(agents, np.int64)
+    """Everyone's number, first tick, and updates done."""
+    ids = np.arange(agents)
+    return ids, first_ticks(table, np.uint64(SEED), ids), np.zeros(agents, np.int64)
 
 
-def engine_rate(descent, table, limit: int, until: int, threads: int) -> float:
+def engine_rate(descent, limit: int, until: int, threads: int) -> float:
     """Updates a second of one run, clocks included."""
-    engine = make_engine(descent, table, limit, threads)
+    run = start_run(descent, limit, threads)
     started = time.perf_counter()
-    engine.advance(until)
-    return int(engine.updates.sum()) / (time.perf_counter() - started)
+    run.advance(until)
+    return int(run.updates.sum()) / (time.perf_counter() - started)
 
 
 def numpy_rate(wakers, problem) -> float:
@@ -124,12 +127,12 @@ def numpy_rate(wakers, problem) -> float:
     return wakers.size / (time.perf_counter() - started)
 
 
-def updates_per_second(descent, table, limit: int, threads: int) -> float:
+def updates_per_second(descent, limit: int, threads: int) -> float:
     """Median of several runs over the same wake-ups."""
-    return float(np.median([engine_rate(descent, table, limit, NEVER - 1, threads) for _ in range(REPEATS)]))
+    return float(np.median([engine_rate(descent, limit, NEVER - 1, threads) for _ in range(REPEATS)]))
 
 
-def wake_order(table, next_ticks, updates, until: int):
+def wake_order(table, next_ticks, until: int):
     """Which agent wakes at each tick up to `until`."""
     times, agents = [], []
     for agent, tick in enumerate(next_ticks.tolist()):
@@ -149,16 +152,16 @@ def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[flo
     """
     compile_everything(1)
     problem = benchmark_problem(agents, dimension, degree)
-    table = Conditions().table(agents)
+    table = Conditions().table(np.arange(agents))
     clocks = first_clocks(table, agents)
     until = time_of_tick(agents, table, SEED, NEVER, *clocks)
-    wakers = wake_order(table, *clocks, until)
-    descent = CoordinateDescent().prepare(problem)
+    wakers = wake_order(table, clocks[1], until)
+    descent = CoordinateDescent().prepare(problem, SEED).rule
     numbers = problem.population.features.reshape(-1)
     return [
         (
             numpy_rate(wakers, problem),
-            engine_rate(descent, table, NEVER, until, 1),
+            engine_rate(descent, NEVER, until, 1),
             machine_bandwidth(numbers, 1),
         )
         for _ in range(REPEATS)
@@ -172,16 +175,15 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
     threads = choose_threads(threads, agents)
     compile_everything(threads, private=True)
     problem = benchmark_problem(agents, dimension, degree)
-    descent = CoordinateDescent().prepare(problem)
-    table = Conditions().table(agents)
+    descent = CoordinateDescent().prepare(problem, SEED).rule
     limit = max(3, 300_000 // agents)
     mean_samples = problem.population.n_samples / agents
-    mean_degree = problem.graph.neighbors.size / agents
+    mean_degree = problem.neighbors.neighbors.size / agents
     bytes_per_update = 4 * (mean_samples * (dimension + 1) + (mean_degree + 2) * dimension)
     machine = machine_bandwidth(problem.population.features.reshape(-1), threads)
-    rate = updates_per_second(descent, table, limit, threads)
+    rate = updates_per_second(descent, limit, threads)
     machine = max(machine, machine_bandwidth(problem.population.features.reshape(-1), threads))
-    private_rate = updates_per_second(private_descent(problem, limit), table, limit, threads)
+    private_rate = updates_per_second(private_descent(problem, limit), limit, threads)
     return {
         "agents": agents,
         "dimension": dimension,

@@ -8,10 +8,9 @@ import time
 
 import numpy as np
 
-from benchmarks.engine import compile_everything, in_own_process, make_engine
+from benchmarks.engine import SEED, compile_everything, in_own_process, start_run
 from benchmarks.workload import benchmark_problem
-from flockwise.engine.conditions import Conditions
-from flockwise.engine.sweeps import choose_threads
+from flockwise.engine.cpu.sweeps import choose_threads
 from flockwise.method import CoordinateDescent
 from flockwise.randomness.clocks import NEVER
 
@@ -28,14 +27,14 @@ def measure(agents: int) -> dict:
     threads = choose_threads(None, agents)
     compile_everything(threads)
     problem = benchmark_problem(agents, DIMENSION, DEGREE)
-    descent, table = CoordinateDescent().prepare(problem), Conditions().table(agents)
+    descent = CoordinateDescent().prepare(problem, SEED).rule
     limit = max(2, 1_000_000 // agents)
     seconds = []
     for _ in range(REPEATS):
-        engine = make_engine(descent, table, limit, threads)
+        run = start_run(descent, limit, threads)
         started = time.perf_counter()
-        engine.advance(NEVER - 1)
-        seconds.append((time.perf_counter() - started) / int(engine.updates.sum()))
+        run.advance(NEVER - 1)
+        seconds.append((time.perf_counter() - started) / int(run.updates.sum()))
     population = problem.population
     data_bytes = population.features.nbytes + population.targets.nbytes
     resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RESIDENT_UNIT

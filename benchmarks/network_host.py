@@ -1,4 +1,4 @@
-"""One process of the network benchmark: a host as `flockwise agent run` makes it, with a watch in its hand."""
+"""One process of the network benchmark: a host as `flockwise agent run` makes it, and a stopwatch."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Watch:
         self.sent: list[tuple[int, int, float, int]] = []
         self.arrived: list[tuple[int, int, float]] = []
         self._indices = {}
-        for one in host.residents:
+        for one in host.participants:
             self._indices[one.node.name] = one.neighborhood.index
             self._indices |= {link.name: link.index for link in one.neighborhood.neighbors}
-        nodes = {one.node.name: one.node for one in host.residents}
+        nodes = {one.node.name: one.node for one in host.participants}
         self._watch_sending(host, nodes)
         for node in nodes.values():
             self._watch_hearing(node)
@@ -90,7 +90,7 @@ async def run(path: Path) -> None:
 
 
 async def _measure(path: Path, host: Host, watch: Watch) -> None:
-    while any(len(r.node.neighbors_up) < len(r.neighborhood.neighbors) for r in host.residents):
+    while any(len(r.node.neighbors_up) < len(r.neighborhood.neighbors) for r in host.participants):
         await asyncio.sleep(0.05)
     (path / READY).touch()
     while not (path / WINDOW).exists():

@@ -8,7 +8,7 @@ import numpy as np
 
 from flockwise.data import Population
 from flockwise.graph import random_graph
-from flockwise.objective import Logistic, Problem
+from flockwise.objective import Logistic, Objective, Problem
 
 CHUNK_ROWS = 1 << 16
 
@@ -28,4 +28,4 @@ def benchmark_problem(agents: int, dimension: int, degree: int, seed: int = 0) -
     population = Population.packed(features, targets, offsets)
     graph = random_graph(agents, degree, seed)
     # The public bound spares one eigenvalue problem per agent; the updates cost the same.
-    return Problem(population, graph, Logistic(), smoothness="public", feature_bound=math.sqrt(dimension))
+    return Problem(population, graph, Objective(Logistic(), feature_bound=math.sqrt(dimension)))

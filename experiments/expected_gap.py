@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
-from flockwise.objective import Problem, Quadratic
+from flockwise.objective import Objective, Problem, Quadratic
 
 Matrix = NDArray[np.float64]
 
@@ -27,14 +27,14 @@ def ring_problem(n_agents: int, dimension: int, *, tradeoff: float = 1.0, l2: fl
     )
     edges = [(agent, (agent + 1) % n_agents) for agent in range(n_agents)]
     graph = SimilarityGraph.from_edges(n_agents, edges)
-    return Problem(population, graph, Quadratic(), tradeoff=tradeoff, l2=l2)
+    return Problem(population, graph, Objective(Quadratic(), tradeoff=tradeoff, l2=l2))
 
 
 def hessian(problem: Problem) -> Matrix:
     """∇²Q of one coordinate: D − W + diag(μ D_ii c_i (2 + 2λ_i))."""
     curvatures = 2 + 2 * problem.l2_penalties
-    data = problem.graph.degrees * problem.pulls * curvatures
-    return problem.graph.laplacian().toarray() + np.diag(data)
+    data = problem.neighbors.degrees * problem.pulls * curvatures
+    return problem.neighbors.laplacian().toarray() + np.diag(data)
 
 
 def optimum(problem: Problem) -> Matrix:
@@ -44,7 +44,7 @@ def optimum(problem: Problem) -> Matrix:
     correlations = np.einsum(
         "ikj,ik->ij", population.features.reshape(shape), population.targets.reshape(shape[:2])
     )
-    pulls = (problem.graph.degrees * problem.pulls / population.sample_counts)[:, None]
+    pulls = (problem.neighbors.degrees * problem.pulls / population.sample_counts)[:, None]
     return np.linalg.solve(hessian(problem), 2 * pulls * correlations)
 
 
@@ -58,7 +58,7 @@ def expected_gaps(problem: Problem, noise_stds: Matrix, *, from_optimum: bool = 
     best = np.zeros((n_agents, 1)) if from_optimum else optimum(problem)
     moments = best @ best.T
     moves = curvature / np.diag(curvature)[:, None]
-    noise_factors = problem.graph.degrees * problem.pulls / np.diag(curvature)
+    noise_factors = problem.neighbors.degrees * problem.pulls / np.diag(curvature)
     gaps = [0.5 * np.sum(curvature * moments)]
     for stds in noise_stds.T:
         # The mean over i of (I − e_i e_iᵀ B) M (I − e_i e_iᵀ B)ᵀ with B = diag(1/L) ∇²Q.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from experiments import published
 from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.lowpass import solve_lowpass
 from experiments.noisy_descent import NOT_PRIVATE, noisy_descent, weakened
 from experiments.private_curves import DIVISOR, START_EPSILON, WEAKENED, published_start
 from experiments.published import AGENTS, DELTA
@@ -23,13 +23,14 @@ from experiments.sparse_models import solve_sparse_models
 from experiments.synthetic import Instance, Network, best_tradeoff, network
 from experiments.tradeoff import QUICK, TUNING_INSTANCES
 from experiments.workbook import Workbook
-from flockwise.engine.run import simulate
+from flockwise.engine.simulate import simulate
 from flockwise.method import CoordinateDescent, PrivateUpdates, ReleaseOnce
-from flockwise.method.lowpass import LowPass
+from flockwise.method.rules import Descent, LocalAnchors, Rule
 from flockwise.method.smoothing import propagate
-from flockwise.objective import Problem, solve_local_models, solve_optimum
+from flockwise.objective import Problem
 from flockwise.privacy.budget import Budget
 from flockwise.report.theme import BLUE, GREEN, ORANGE, PURPLE, SKY, draw
+from flockwise.solve import solve_local_models, solve_optimum
 
 NAME = "fig2c"
 TITLE = "Figure 2 (c): accuracy by dimension"
@@ -128,32 +129,34 @@ def _private_models(
 ) -> tuple[dict[str, Models], list[str]]:
     """By "what variant model", and the guarantees of those that have one."""
     problem, budget = drawn.problem.with_tradeoff(tradeoff), Budget(epsilon, DELTA)
-    lowpass, once = LowPass(budget, noise_seed=seed), ReleaseOnce(budget, noise_seed=seed)
-    smoothed = lowpass.solve(problem)
-    propagated = _propagated(once, problem)
+    smoothed = solve_lowpass(problem, budget, seed)
+    once = ReleaseOnce(budget).prepare(problem, seed)
+    propagated = _settled(problem, once.rule)
+    assert once.finish is not None
+    assert once.guarantee is not None
     # Points of [−1, 1]^p have ‖x‖₂ ≤ √p; steps that a guarantee covers may not come from the data.
-    bounded = replace(problem, smoothness="public", feature_bound=math.sqrt(problem.dimension))
+    bounded = problem.with_objective(feature_bound=math.sqrt(problem.dimension))
     descent = CoordinateDescent("zeros", PrivateUpdates(budget, UPDATES, CLIP, "laplace", "kov"))
     descended = simulate(bounded, descent, engine="reference", seed=seed, record_every=None)
     assert descended.own_models is not None
+    assert descended.guarantee is not None
     models = {
         "private honest released": smoothed.smoothing.beliefs.vectors,
         "private honest own": smoothed.own_models,
         "release_once honest released": propagated,
-        "release_once honest own": once.finish(problem, propagated),
+        "release_once honest own": once.finish(propagated, None),
         "private_cd honest released": descended.models,
         "private_cd honest own": descended.own_models,
         "private published released": _without_guarantee(drawn, tradeoff, epsilon, seed),
     }
-    guarantees = [found.guarantee(bounded) for found in (lowpass, once, descent)]
-    return models, [found.explain() for found in guarantees if found is not None]
+    return models, [smoothed.guarantee, once.guarantee.explain(), descended.guarantee.explain()]
 
 
-def _propagated(once: ReleaseOnce, problem: Problem) -> Models:
-    """What a run of it settles at."""
-    start = once.prepare(problem)
-    assert start.anchors is not None
-    return propagate(problem.graph, start.anchors, start.pulls)
+def _settled(problem: Problem, rule: Rule) -> Models:
+    """What a run of model propagation settles at."""
+    assert isinstance(rule, Descent)
+    assert isinstance(rule.local, LocalAnchors)
+    return propagate(problem.neighbors, rule.local.anchors, rule.pulls)
 
 
 def _without_guarantee(drawn: Network, tradeoff: float, epsilon: float, seed: int) -> Models:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from experiments import published
 from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.lowpass import solve_lowpass
 from experiments.noisy_descent import NOT_PRIVATE, noisy_descent, weakened
 from experiments.private_curves import DIVISOR, START_EPSILON, WEAKENED, published_start
 from experiments.published import AGENTS, DELTA
@@ -20,10 +21,9 @@ from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.tradeoff import chosen_tradeoff
 from experiments.workbook import Workbook
-from flockwise.method.lowpass import LowPass
-from flockwise.objective import solve_local_models, solve_optimum
 from flockwise.privacy.budget import Budget
 from flockwise.report.theme import BLUE, GREEN, ORANGE, PURPLE, SKY, draw
+from flockwise.solve import solve_local_models, solve_optimum
 
 NAME = "fig3"
 TITLE = "Figure 3: who gains, by the size of the local data set"
@@ -71,9 +71,9 @@ def measure(tradeoff: float, seed: int, test: int) -> dict[str, Any]:
     }
     guarantees = []
     for epsilon in EPSILONS:
-        once = LowPass(Budget(epsilon, DELTA), noise_seed=seed)
-        scores[f"honest {epsilon}"] = drawn.accuracies(once.solve(problem).own_models)
-        guarantees.append(once.guarantee(problem).explain())
+        once = solve_lowpass(problem, Budget(epsilon, DELTA), seed)
+        scores[f"honest {epsilon}"] = drawn.accuracies(once.own_models)
+        guarantees.append(once.guarantee)
         scales = weakened(problem, epsilon - START_EPSILON, DELTA, UPDATES, DIVISOR)
         start = published_start(drawn, "private", seed)
         scores[f"published {epsilon}"] = drawn.accuracies(noisy_descent(problem, start, scales, seed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -14,9 +15,9 @@ from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.workbook import Workbook
 from flockwise.method import LocalDP
-from flockwise.objective import solve_local_models
 from flockwise.privacy.budget import Budget
 from flockwise.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, draw
+from flockwise.solve import solve_local_models
 
 NAME = "fig4"
 TITLE = "Figure 4: local models under local privacy"
@@ -48,18 +49,17 @@ def run(scale: Scale, book: Workbook) -> Result:
 def measure(dimension: int, seed: int, test_samples: int) -> dict[str, Any]:
     """Accuracies without privacy, with Laplace noise and with normal noise."""
     drawn = instance(dimension, seed, test_samples, 1.0)
-    problem = drawn.problem
+
+    def accuracies(delta: float, bound: float) -> list[float]:
+        problem = drawn.problem.with_objective(feature_bound=bound)
+        perturbed = [LocalDP(Budget(epsilon, delta)).perturbed(problem, seed) for epsilon in EPSILONS]
+        return [drawn.accuracy(solve_local_models(problem)) for problem in perturbed]
+
     return {
-        "local": drawn.accuracy(solve_local_models(problem)),
-        # Points of [−1, 1]^p have ‖x‖₁ ≤ p and ‖x‖₂ ≤ √p, so that none of them is clipped.
-        "laplace": [
-            drawn.accuracy(LocalDP(Budget(epsilon, 0.0), dimension, noise_seed=seed).solve(problem))
-            for epsilon in EPSILONS
-        ],
-        "gaussian": [
-            drawn.accuracy(LocalDP(Budget(epsilon, DELTA), dimension**0.5, noise_seed=seed).solve(problem))
-            for epsilon in EPSILONS
-        ],
+        "local": drawn.accuracy(solve_local_models(drawn.problem)),
+        # Points of [−1, 1]^p have ‖x‖₁ ≤ p and ‖x‖₂ ≤ √p, so none of them is clipped.
+        "laplace": accuracies(0.0, float(dimension)),
+        "gaussian": accuracies(DELTA, math.sqrt(dimension)),
     }
 
 

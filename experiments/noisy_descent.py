@@ -54,7 +54,7 @@ def noisy_descent(
     models, at the start and after each tick.
     """
     random = np.random.default_rng(seed)
-    graph, (n_agents, n_updates) = problem.graph, noise_scales.shape
+    graph, (n_agents, n_updates) = problem.neighbors, noise_scales.shape
     shares = graph.to_scipy().toarray() / graph.degrees[:, None]
     locals_ = [LocalObjective.of_agent(problem, agent) for agent in range(n_agents)]
     models, done = start.copy(), np.zeros(n_agents, int)

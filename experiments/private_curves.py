@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.lowpass import solve_lowpass
 from experiments.noisy_descent import NOT_PRIVATE, noisy_descent, weakened
 from experiments.published import AGENTS, DELTA
 from experiments.result import READING, Claim, Curve, Result, Row, summary
@@ -19,15 +20,14 @@ from experiments.scale import Scale
 from experiments.synthetic import Instance, instance
 from experiments.tradeoff import chosen_tradeoff
 from experiments.workbook import Workbook
-from flockwise.engine.run import simulate
+from flockwise.engine.simulate import simulate
 from flockwise.method import CoordinateDescent, PrivateUpdates, WarmStart
-from flockwise.method.lowpass import LowPass
-from flockwise.method.output_perturbation import OutputPerturbation
 from flockwise.method.smoothing import propagate
-from flockwise.objective import solve_local_models
 from flockwise.privacy.budget import Budget
+from flockwise.release.model import OutputPerturbation
 from flockwise.report.theme import BLUE, GREEN, PURPLE, VERMILION, draw
 from flockwise.results.trajectory import Trajectory
+from flockwise.solve import solve_local_models
 
 Start: TypeAlias = Literal["constant", "private"]
 Points: TypeAlias = list[tuple[int, float, float]]  # updates made by all agents, accuracy, objective
@@ -124,7 +124,7 @@ def measure(setting: Setting, updates: int, tradeoff: float, seed: int, test: in
 
 
 def _private_run(drawn: Instance, setting: Setting, updates: int, mechanism: str, seed: int) -> Trajectory:
-    method = _method(setting, updates, mechanism, seed)
+    method = _method(setting, updates, mechanism)
     # Far too few ticks to be worth compiling for.
     return simulate(
         drawn.problem,
@@ -136,15 +136,14 @@ def _private_run(drawn: Instance, setting: Setting, updates: int, mechanism: str
     )
 
 
-def _method(setting: Setting, updates: int, mechanism: Any, seed: int) -> CoordinateDescent:
+def _method(setting: Setting, updates: int, mechanism: str) -> CoordinateDescent:
     budget = Budget(setting.epsilon, DELTA)
     privacy = PrivateUpdates(budget, updates, CLIP, mechanism, MECHANISMS[mechanism])
     if setting.start == "constant":
         return CoordinateDescent("zeros", privacy)
     # The paper's split: the start has a tenth of what all updates have together. Costs add up as squares.
     cost = START_EPSILON / EPSILON * math.sqrt(updates)
-    release = OutputPerturbation(START_PENALTY, math.sqrt(DIMENSION))
-    return CoordinateDescent(WarmStart(release, cost, noise_seed=seed), privacy)
+    return CoordinateDescent(WarmStart(OutputPerturbation(l2=START_PENALTY), cost), privacy)
 
 
 def _published_run(drawn: Instance, setting: Setting, updates: int, seed: int) -> Points:
@@ -174,19 +173,19 @@ def published_start(drawn: Instance, start: Start, seed: int) -> NDArray[np.floa
     scales = 1 / (START_EPSILON * problem.population.sample_counts[:, None])
     noise = scales * random.laplace(size=(problem.n_agents, problem.dimension))
     anchors = solve_local_models(problem) + noise
-    return propagate(problem.graph, anchors, START_TRADEOFF * problem.confidences)
+    return propagate(problem.neighbors, anchors, START_TRADEOFF * problem.confidences)
 
 
 def measure_others(setting: Setting, tradeoff: float, seed: int, test: int) -> dict[str, Any]:
     """Purely local models, own models of the low-pass method, and what is guaranteed."""
     drawn = instance(DIMENSION, seed, test, tradeoff, GRAPH, True)
-    once = LowPass(Budget(setting.epsilon, DELTA), noise_seed=seed)
-    methods = [_method(setting, UPDATES[-1], mechanism, seed) for mechanism in setting.mechanisms]
-    guarantees = [method.guarantee(drawn.problem) for method in (*methods, once)]
+    once = solve_lowpass(drawn.problem, Budget(setting.epsilon, DELTA), seed)
+    methods = [_method(setting, UPDATES[-1], mechanism) for mechanism in setting.mechanisms]
+    guarantees = [method.prepare(drawn.problem, seed).guarantee for method in methods]
     return {
         "local": drawn.accuracy(solve_local_models(drawn.problem)),
-        "low_pass": drawn.accuracy(once.solve(drawn.problem).own_models),
-        "guarantees": [found.explain() for found in guarantees if found is not None],
+        "low_pass": drawn.accuracy(once.own_models),
+        "guarantees": [*(found.explain() for found in guarantees if found is not None), once.guarantee],
     }
 
 

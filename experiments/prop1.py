@@ -15,10 +15,11 @@ from experiments.result import Claim, Curve, Result, Row, summary
 from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.workbook import Workbook
-from flockwise.engine.run import EngineName, simulate
+from flockwise.engine.simulate import simulate
 from flockwise.method import CoordinateDescent
-from flockwise.objective import convergence_theory, solve_optimum
 from flockwise.report.theme import BLUE, GREEN, VERMILION, draw, legend_above
+from flockwise.solve import solve_optimum
+from flockwise.theory import convergence_theory
 
 NAME = "prop1"
 TITLE = "Prop. 1: the proven rate of coordinate descent against the measured one"
@@ -59,7 +60,7 @@ def run(scale: Scale, book: Workbook) -> Result:
     return Result(NAME, seeds, rows, curves=curves, settings=settings, claims=_claims(rows))
 
 
-def measure(dimension: int, seed: int, clocks: int, time: float, engine: EngineName) -> dict[str, Any]:
+def measure(dimension: int, seed: int, clocks: int, time: float, engine: str) -> dict[str, Any]:
     """Ticks and gaps along runs with different clocks on one instance, and the constants of the theory."""
     problem = instance(dimension, seed, 1, TRADEOFF).problem
     best, theory = solve_optimum(problem).value, convergence_theory(problem)

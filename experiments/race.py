@@ -11,12 +11,13 @@ import numpy as np
 from experiments.published import AGENTS
 from experiments.synthetic import MAX_SAMPLES, TRADEOFFS, TUNING_TEST_SAMPLES, Instance
 from flockwise.data import linear_classification
-from flockwise.engine.run import simulate
+from flockwise.engine.simulate import simulate
 from flockwise.graph import angular_graph
 from flockwise.method import CoordinateDescent, GossipADMM, paper_vectors
-from flockwise.objective import Problem, solve_optimum
+from flockwise.objective import Objective, Problem
 from flockwise.results.trajectory import Trajectory
 from flockwise.results.tuning import choose_tradeoff
+from flockwise.solve import solve_optimum
 
 DIMENSION = 100
 RaceGraph: TypeAlias = Literal["dense", "medium", "sparse"]
@@ -40,7 +41,9 @@ GRADIENT_STEPS = GossipADMM().gradient_steps
 def draw_instance(graph: RaceGraph, seed: int, test: int, tradeoff: float) -> Instance:
     task = linear_classification(AGENTS, DIMENSION, seed=seed, test_samples=test)
     links = angular_graph(task.targets, threshold=THRESHOLDS[graph], source="targets")
-    return Instance(Problem(task.train, links, tradeoff=tradeoff, max_samples=MAX_SAMPLES), task.test)
+    return Instance(
+        Problem(task.train, links, Objective(tradeoff=tradeoff, max_samples=MAX_SAMPLES)), task.test
+    )
 
 
 def tune_tradeoff(graph: RaceGraph, seeds: range) -> float:
@@ -55,7 +58,7 @@ def measure_end(graph: RaceGraph, tradeoff: float, seed: int, test: int) -> dict
     drawn = draw_instance(graph, seed, test, tradeoff)
     return {
         "accuracy": drawn.accuracy(solve_optimum(drawn.problem, tolerance=1e-5).models),
-        "neighbors": float(drawn.problem.graph.neighbor_counts.mean()),
+        "neighbors": float(drawn.problem.neighbors.neighbor_counts.mean()),
     }
 
 
@@ -76,7 +79,7 @@ def measure(
     return {
         "ticks": ticks.tolist(),
         "vectors": vectors.tolist(),
-        "paper_vectors": (vectors if penalty is None else paper_vectors(trajectory)).tolist(),
+        "paper_vectors": (vectors if penalty is None else paper_vectors(vectors)).tolist(),
         # Both ends of an edge make their gradient steps.
         "gradients": (ticks * (1 if penalty is None else 2 * GRADIENT_STEPS)).tolist(),
         "accuracy": trajectory.column("metric").tolist(),

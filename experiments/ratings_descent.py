@@ -18,10 +18,10 @@ from experiments.published import DELTA
 from experiments.ratings_release import Ratings
 from experiments.ratings_rule import PublicView, Twin, climb, factors_of
 from flockwise.data import Population
-from flockwise.engine.run import simulate
+from flockwise.engine.simulate import simulate
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, PrivateUpdates
-from flockwise.objective import Problem, Quadratic
+from flockwise.objective import Objective, Problem, Quadratic
 from flockwise.privacy.budget import Budget
 
 Array = NDArray[np.float64]
@@ -50,7 +50,7 @@ class PublishedSettings:
 
 def descend(population: Population, graph: SimilarityGraph, tradeoff: float, seed: int) -> Array:
     """Models of coordinate descent that has settled, from the local ones."""
-    problem = Problem(population, graph, Quadratic(), tradeoff=tradeoff)
+    problem = Problem(population, graph, Objective(Quadratic(), tradeoff=tradeoff))
     updates = SETTLING_UPDATES.get(tradeoff, 100)
     method = CoordinateDescent("local")
     return simulate(problem, method, seed=seed, updates=updates, record_every=None).models
@@ -63,12 +63,7 @@ def descend_as_published(
     updates = int(settings.updates)
     privacy = PrivateUpdates(Budget(epsilon, DELTA), updates, settings.clip, "laplace", "theorem1")
     problem = Problem(
-        population,
-        graph,
-        Quadratic(),
-        tradeoff=settings.tradeoff,
-        smoothness="public",
-        feature_bound=LENGTH_BOUND,
+        population, graph, Objective(Quadratic(), tradeoff=settings.tradeoff, feature_bound=LENGTH_BOUND)
     )
     method = CoordinateDescent(privacy=privacy)
     return simulate(problem, method, seed=seed, updates=updates, record_every=None).models

@@ -33,13 +33,13 @@ from experiments.ratings_rule import FREEDOMS, TWIN_SEED, TWINS, PublicView, Rul
 from flockwise.data.movielens import load_movielens
 from flockwise.data.ratings import MovieFeatures, RatingsTask, ratings_task
 from flockwise.graph import SimilarityGraph, knn_graph
-from flockwise.objective import Problem, Quadratic
-from flockwise.objective.optimum import solve_optimum
+from flockwise.objective import Objective, Problem, Quadratic
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.guarantee import USUALLY_PUBLIC, Guarantee
-from flockwise.privacy.noise_plan import NoisePlan
-from flockwise.privacy.real_noise import real_event
+from flockwise.privacy.origin import Origin
+from flockwise.privacy.plan import Plan
 from flockwise.results.metrics import agent_metrics
+from flockwise.solve.optimum import solve_optimum
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ PENALTIES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 # What neighbors are supposed to share of an agent's taste: half of it if they are neighbors because they rate
 # alike, a quarter if it is because of age, gender and occupation.
 SHARED: Mapping[MovieFeatures, float] = {"als": 0.5, "als_disjoint": 0.25, "genres": 0.25}
-LEAKS: Mapping[MovieFeatures, tuple[str, ...]] = {
+NOT_COVERED: Mapping[MovieFeatures, tuple[str, ...]] = {
     "als": (
         "the movie features, which are factors of the agents' own ratings",
         "the graph, built from ratings",
@@ -91,7 +91,7 @@ def choose_published_settings(epsilons: Sequence[float]) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _public_centring(source: MovieFeatures, seed: int) -> tuple[RatingsTask, PublicView, SimilarityGraph]:
     task = ratings_task(load_movielens(), features=source, centring="public", seed=seed)
-    if LEAKS[source]:
+    if NOT_COVERED[source]:
         graph = _who_rates_alike(task.rating_matrix)
     else:
         graph = knn_graph(task.user_profiles, NEIGHBORS, metric="euclidean", source="profiles")
@@ -128,7 +128,7 @@ def measure_paper(seed: int, epsilons: Sequence[float], chosen: Mapping[str, Any
         "ridge": _ridge_errors(task),
     }
     if chosen is None:
-        problem = Problem(task.train, graph, Quadratic(), tradeoff=PRINTED_TRADEOFF)
+        problem = Problem(task.train, graph, Objective(Quadratic(), tradeoff=PRINTED_TRADEOFF))
         return found | {"collaborative_printed": _rmse(task, solve_optimum(problem, tolerance=1e-3).models)}
     found["collaborative_printed"] = _rmse(task, descend(task.train, graph, PRINTED_TRADEOFF, seed))
     found["collaborative"] = _rmse(task, descend(task.train, graph, chosen["tradeoff"], seed))
@@ -153,7 +153,7 @@ def measure_honest(
         lens = Lens(movies, Settings(**settings))
         looks = release_twice(ratings, lens, view.patterns, prior, budget, seed)
         own = own_models(ratings, movies.catalogue, looks.expected, looks.uncertainty)
-        promise = _guarantee(looks.plan, LEAKS[source])
+        promise = _guarantee(looks.plan, task.train.n_features, NOT_COVERED[source])
         cells.append(
             {
                 "epsilon": budget.epsilon,
@@ -212,21 +212,17 @@ def _ridge_errors(task: RatingsTask) -> list[float]:
     return [_rmse(task, _ridge(task, np.full(agents, penalty))) for penalty in PENALTIES]
 
 
-def _guarantee(plan: NoisePlan, leaks: tuple[str, ...]) -> Guarantee:
-    (budget,) = plan.budgets
-    events = plan.unit_events[0]
-    real = real_event(budget, events[0], [1 / event.multiplier for event in events])
-    return Guarantee(
+def _guarantee(plan: Plan, dimension: int, not_covered: tuple[str, ...]) -> Guarantee:
+    return Guarantee.of(
+        [plan.budget],
         mechanism="Gaussian noise on two means of clipped terms",
         accountant=plan.accountant,
-        epsilon=(budget.epsilon, budget.epsilon),
-        delta=(budget.delta, budget.delta),
+        plan=plan,
+        dimension=dimension,
+        origins=[Origin(what, "private") for what in not_covered],
         public=(
             *USUALLY_PUBLIC,
             "the features of every movie",
-            "the constant 3.5 that ratings are centred by",
+            "the constant 3.5 that ratings are centered by",
         ),
-        leaks=leaks,
-        noise_multiplier=events[0].multiplier,
-        real_multiplier=None if real is None else real.multiplier,
     )

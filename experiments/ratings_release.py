@@ -27,8 +27,8 @@ from scipy import sparse
 from experiments.ratings_prior import RESIDUAL_VARIANCE, Posterior, Prior, most_likely
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.grid import clip_rows
-from flockwise.privacy.noise_plan import NoisePlan, plan_noise
-from flockwise.randomness.noise import normals
+from flockwise.privacy.plan import Plan
+from flockwise.randomness.noise import NormalSampler, standard_noise
 
 Array = NDArray[np.float64]
 
@@ -181,7 +181,7 @@ class TwoLooks:
     posterior: Posterior
     own: Array
     freedom: float
-    plan: NoisePlan
+    plan: Plan
 
     @property
     def released(self) -> Array:
@@ -205,13 +205,14 @@ def release_twice(
     """Everyone's model from two releases; smoothed over those patterns that make the releases likely."""
     share = lens.settings.first
     costs = (math.sqrt(share), math.sqrt(1 - share))
-    plan = plan_noise(budget, ratings.counts, lens.clip, costs, dimension=len(lens.movies.start))
+    plan = Plan.fitting(budget, "gaussian", costs)
+    sensitivities = 2 * lens.clip / ratings.counts[:, None]
     trusting = replace(prior, own=lens.settings.trust * prior.own)
     sampling = RESIDUAL_VARIANCE / np.outer(ratings.counts, np.append(lens.movies.strengths, 1.0))
     start = lens.movies.start
 
     def look(number: int, models: Array) -> Look:
-        noise_std = plan.noise_stds()[:, number, None]
+        noise_std = plan.multipliers[number] * sensitivities
         released = lens.look(ratings, models) + noise_std * _normals(noise_seed, number, models.shape)
         return Look(models + released / lens.gains - start, (noise_std / lens.gains) ** 2)
 
@@ -245,10 +246,9 @@ def _combined(first: Look, second: Look) -> Look:
 
 
 def _normals(noise_seed: int, look: int, shape: tuple[int, ...]) -> Array:
-    draws = np.empty(shape)
-    for agent in range(shape[0]):
-        normals(noise_seed, agent, look, draws[agent])
-    return draws
+    agents, size = shape
+    draws = [standard_noise(NormalSampler(), noise_seed, agent, look, size) for agent in range(agents)]
+    return np.array(draws)
 
 
 def own_models(ratings: Ratings, catalogue: Array, expected: Array, uncertainty: Array) -> Array:

@@ -15,16 +15,17 @@ from matplotlib.ticker import FixedLocator, MultipleLocator, NullFormatter, Null
 
 from experiments import published
 from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.lowpass import own_models_after, solve_lowpass
 from experiments.published import AGENTS, DELTA
 from experiments.result import Claim, Curve, Model, Result, Row, summary
 from experiments.scale import Scale
 from experiments.sparse_models import solve_sparse_models
 from experiments.synthetic import NEAREST, Network, network
 from experiments.workbook import Workbook
-from flockwise.method.lowpass import LowPass
-from flockwise.objective import solve_local_models
 from flockwise.privacy.budget import Budget
+from flockwise.protocol.filter import DEGREES
 from flockwise.report.theme import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, draw
+from flockwise.solve import solve_local_models
 
 NAME = "scaling"
 TITLE = "Beyond the paper: privacy gets cheaper in a larger network"
@@ -144,8 +145,7 @@ def measure_alone(setting: Setting, seed: int, test: int) -> dict[str, float]:
 def measure(setting: Setting, epsilon: float, seed: int, test: int) -> dict[str, float]:
     """Accuracies of released and own models, who gains and loses by it, and what was sent for it."""
     drawn = setting.draw(seed)
-    method = LowPass(Budget(epsilon, DELTA), noise_seed=seed)
-    smoothing, own = method.solve(drawn.problem)
+    own, smoothing, traffic, _ = solve_lowpass(drawn.problem, Budget(epsilon, DELTA), seed)
     models = [solve_local_models(drawn.problem), own, smoothing.beliefs.vectors]
     alone, together, released = drawn.accuracies(models, test)
     found = {
@@ -157,7 +157,6 @@ def measure(setting: Setting, epsilon: float, seed: int, test: int) -> dict[str,
         "hops": float(smoothing.hops.mean()),
     }
     if setting.is_main and epsilon == EPSILONS[0]:
-        traffic = method.traffic(drawn.problem, smoothing)
         found |= {
             "vectors": traffic.all_vectors / setting.agents,
             "bytes": traffic.all_bytes / setting.agents,
@@ -169,11 +168,12 @@ def measure(setting: Setting, epsilon: float, seed: int, test: int) -> dict[str,
 def measure_by_hops(setting: Setting, epsilon: float, seed: int, test: int) -> dict[str, Any]:
     """Accuracy of own models after each number of hops that agents decide among, and which they choose."""
     drawn = setting.draw(seed)
-    method = LowPass(Budget(epsilon, DELTA), noise_seed=seed)
-    results = method.by_hops(drawn.problem)
-    scores = drawn.accuracies([result.own_models for result in results.values()], test).mean(axis=1)
-    chosen = int(method.smooth(drawn.problem).degrees.max())
-    return {"hops": list(results), "own": scores.tolist(), "chosen": chosen}
+    budget = Budget(epsilon, DELTA)
+    smoothing = solve_lowpass(drawn.problem, budget, seed).smoothing
+    degrees = [degree for degree in DEGREES if degree <= smoothing.hops.max()]
+    models = [own_models_after(drawn.problem, budget, seed, degree) for degree in degrees]
+    scores = drawn.accuracies(models, test).mean(axis=1)
+    return {"hops": degrees, "own": scores.tolist(), "chosen": int(smoothing.degrees.max())}
 
 
 def _curves_by_hops(book: Workbook, sizes: Iterable[int], test: int) -> Iterator[Curve]:
@@ -186,7 +186,7 @@ def _curves_by_hops(book: Workbook, sizes: Iterable[int], test: int) -> Iterator
 
 def _guarantees() -> list[str]:
     problem = Setting(AGENTS).draw(0).problem
-    return [LowPass(Budget(epsilon, DELTA)).guarantee(problem).explain() for epsilon in EPSILONS]
+    return [solve_lowpass(problem, Budget(epsilon, DELTA), 0).guarantee for epsilon in EPSILONS]
 
 
 def _rows(setting: Setting, epsilon: float | None, found: Sequence[Mapping[str, float]]) -> Iterator[Row]:

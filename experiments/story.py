@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from experiments.gist import gist
 from experiments.headlines import headlines
+from experiments.page import is_private, number, value_and_spread
 from experiments.result import NOT_COMPARABLE, Result
-from flockwise.report.reproduction import is_private, number, value_and_spread
 
 Document: TypeAlias = Mapping[str, Any]
 

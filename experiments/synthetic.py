@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from experiments.published import AGENTS
 from flockwise.data import LinearTask, Population, linear_classification
 from flockwise.graph import SimilarityGraph, angular_graph, knn_graph, rewired
-from flockwise.objective import CollaborativeObjective, Problem
+from flockwise.objective import CollaborativeObjective, Objective, Problem
 from flockwise.results.metrics import agent_metrics
 from flockwise.results.tuning import choose_tradeoff
 
@@ -76,10 +76,9 @@ def instance(
     problem = Problem(
         task.train,
         angular_graph(task.targets, threshold=THRESHOLDS[graph], source="targets"),
-        tradeoff=tradeoff,
-        max_samples=MAX_SAMPLES,
-        smoothness="public" if public else "exact",
-        feature_bound=math.sqrt(dimension) if public else None,
+        Objective(
+            tradeoff=tradeoff, max_samples=MAX_SAMPLES, feature_bound=math.sqrt(dimension) if public else None
+        ),
     )
     return Instance(problem, task.test)
 
@@ -129,7 +128,7 @@ def network(
     graph = _graph(task)
     if random_edges:
         graph = rewired(graph, random_edges, seed=_number(seed, MOVED_EDGES))
-    return Network(Problem(task.train, graph, max_samples=MAX_SAMPLES), task)
+    return Network(Problem(task.train, graph, Objective(max_samples=MAX_SAMPLES)), task)
 
 
 def _graph(task: LinearTask) -> SimilarityGraph:

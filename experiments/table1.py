@@ -11,7 +11,7 @@ from experiments import published
 from experiments.published import DELTA
 from experiments.ratings_descent import PRINTED_TRADEOFF
 from experiments.ratings_measures import (
-    LEAKS,
+    NOT_COVERED,
     PENALTIES,
     choose_published_settings,
     choose_settings,
@@ -98,7 +98,7 @@ def run(scale: Scale, book: Workbook) -> Result:
             rules[seed] = rule
         settings[source] = rules
         rows += _alone_rows(source, found[0], alone) + _honest_rows(source, found)
-        scope = NOT_END_TO_END if LEAKS[source] else END_TO_END
+        scope = NOT_END_TO_END if NOT_COVERED[source] else END_TO_END
         guarantees += [
             f"{SOURCES[source]}\n{cell['guarantee']}\n{NOISE_NOTE.format(seeds[0])}\n{scope}"
             for cell in found[0]["cells"]
@@ -170,7 +170,7 @@ def _ridge_row(
 
 
 def _tags(source: MovieFeatures) -> dict[str, Any]:
-    return {"features": "als" if LEAKS[source] else "public", "source": source}
+    return {"features": "als" if NOT_COVERED[source] else "public", "source": source}
 
 
 def _alone_rows(

@@ -17,13 +17,14 @@ from experiments.result import Claim, Curve, Result, Row, summary
 from experiments.scale import Scale
 from experiments.synthetic import instance
 from experiments.workbook import Workbook
-from flockwise.engine.run import EngineName, simulate
+from flockwise.engine.simulate import simulate
 from flockwise.method import CoordinateDescent, PrivateUpdates
-from flockwise.objective import CollaborativeObjective, Problem, solve_optimum
-from flockwise.objective.private_theory import UtilityTheory, utility_theory
+from flockwise.objective import CollaborativeObjective, Problem
 from flockwise.privacy.allocation import exponent_for, late_heavy_by_own_clock
 from flockwise.privacy.budget import Budget
 from flockwise.report.theme import BLUE, GREEN, ORANGE, VERMILION, draw
+from flockwise.solve import solve_optimum
+from flockwise.theory.utility import UtilityTheory, utility_theory
 
 NAME = "thm2"
 TITLE = "Theorem 2 and Prop. 2: the cost of noise, and how to spread a budget"
@@ -133,7 +134,7 @@ def measure_allocations() -> dict[str, float]:
     return {name: gap / gaps["uniform"] for name, gap in gaps.items()}
 
 
-def measure_task(seed: int, updates: int, engine: EngineName) -> dict[str, Any]:
+def measure_task(seed: int, updates: int, engine: str) -> dict[str, Any]:
     """Gap and accuracy of what private coordinate descent released, for each way to spread the budget.
 
     No gradient is clipped, since ‖x‖₂ ≤ √p, as the theorem supposes.
@@ -142,10 +143,12 @@ def measure_task(seed: int, updates: int, engine: EngineName) -> dict[str, Any]:
     value, best = CollaborativeObjective(drawn.problem).value, solve_optimum(drawn.problem).value
     late = late_heavy_by_own_clock(updates, UPDATE_CONTRACTION, exponent_for("gdp", DELTA))
     early = late_heavy_by_own_clock(updates, UPDATE_CONTRACTION, 1 / 3)[::-1]
-    costs = {"published": early, "uniform": None, "corrected": late}
+    allocations: dict[str, Any] = {"published": early, "uniform": "uniform", "corrected": late}
     gaps, accuracies, guarantee = {}, {}, ""
     for name in ALLOCATIONS:
-        privacy = PrivateUpdates(Budget(EPSILON, DELTA), updates, math.sqrt(DIMENSION), costs=costs[name])
+        privacy = PrivateUpdates(
+            Budget(EPSILON, DELTA), updates, math.sqrt(DIMENSION), allocation=allocations[name]
+        )
         method = CoordinateDescent(privacy=privacy)
         run = simulate(drawn.problem, method, engine=engine, seed=seed, record_every=None, threads=1)
         gaps[name] = value(run.models) - best

@@ -11,7 +11,7 @@ import numpy as np
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
 from flockwise.method.descent import descent_update
-from flockwise.objective import Problem, Quadratic
+from flockwise.objective import Objective, Problem, Quadratic
 
 
 def even_problem(n_agents=4, dimension=3, *, samples=None, tradeoff=1.0, l2=0.1):
@@ -27,15 +27,15 @@ def even_problem(n_agents=4, dimension=3, *, samples=None, tradeoff=1.0, l2=0.1)
     )
     edges = [(i, (i + 1) % n_agents) for i in range(n_agents)]
     graph = SimilarityGraph.from_edges(n_agents, edges)
-    return Problem(population, graph, Quadratic(), tradeoff=tradeoff, l2=l2)
+    return Problem(population, graph, Objective(Quadratic(), tradeoff=tradeoff, l2=l2))
 
 
 def quadratic_form(problem):
     """∇²Q as a matrix over all agents' coordinates, and the models at its minimum."""
     assert isinstance(problem.loss, Quadratic)
     n, p = problem.n_agents, problem.dimension
-    data_weights = problem.graph.degrees * problem.pulls
-    hessian = np.kron(problem.graph.laplacian().toarray(), np.eye(p))
+    data_weights = problem.neighbors.degrees * problem.pulls
+    hessian = np.kron(problem.neighbors.laplacian().toarray(), np.eye(p))
     linear = np.zeros((n, p))
     for agent in range(n):
         features, targets = problem.population.samples(agent)
@@ -56,7 +56,7 @@ def exact_expected_gaps(problem, start, noise_stds):
     distance = (start - optimum).ravel()
     moment = np.outer(distance, distance)
     moves = np.eye(n * p) - _scattered_blocks(hessian, problem.block_smoothness, p)
-    noise_factors = problem.graph.degrees * problem.pulls / problem.block_smoothness
+    noise_factors = problem.neighbors.degrees * problem.pulls / problem.block_smoothness
     gaps = [0.5 * np.sum(hessian * moment)]
     for stds in np.asarray(noise_stds, dtype=float).T:
         added = np.kron(np.diag((noise_factors * stds) ** 2), np.eye(p))
@@ -81,7 +81,7 @@ def descend(problem, rounds, *, noise_scales=None, clip=None, seed=0):
     noise_scales: one Laplace scale per agent; clip: the L1 norm to which each point's gradient is clipped.
     """
     random = np.random.default_rng(seed)
-    neighbors = problem.graph.to_scipy().toarray() / problem.graph.degrees[:, None]
+    neighbors = problem.neighbors.to_scipy().toarray() / problem.neighbors.degrees[:, None]
     models = np.zeros((problem.n_agents, problem.dimension))
     for agent in np.concatenate([random.permutation(problem.n_agents) for _ in range(rounds)]):
         (features, targets), model = problem.population.samples(agent), models[agent]

@@ -1,33 +1,24 @@
-"""Hosts on the loopback interface for tests: an authority, certificates, links, and enemies of all sorts."""
+"""Links between hosts on the loopback interface: an authority, certificates, and enemies of all sorts."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import zenoh
+from tests.network.signers import NETWORK
+from tests.network.world import Recorder
 
 from flockwise.net.identity import Authority, Identity, TlsFiles, enroll
 from flockwise.net.roster import Place
+from flockwise.net.setup import free_addresses
 from flockwise.net.zenoh_link import ZenohLink
 from flockwise.net.zenoh_settings import Keys
 
-NETWORK = "meadow"
 MAX_BYTES = 2_000
 SOON = 10.0  # seconds: how long anything may take on a busy machine
-
-
-def free_ports(count):
-    """Ports that nobody listens at now."""
-    with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 async def until(condition, seconds=SOON):
@@ -39,37 +30,8 @@ async def until(condition, seconds=SOON):
     raise AssertionError("it did not happen in time")
 
 
-@dataclass
-class Recorder:
-    """A listener that notes what it is told."""
-
-    events: list = field(default_factory=list)
-
-    def on_published(self, sender, data):
-        self.events.append(("model", sender, data))
-
-    def on_greeting(self, sender, data):
-        self.events.append(("greeting", sender, data))
-
-    def on_presence(self, neighbor, is_up):
-        self.events.append(("up" if is_up else "down", neighbor))
-
-    def up(self):
-        """Who is there, as far as it was told."""
-        there = set()
-        for kind, who, *_ in self.events:
-            if kind == "up":
-                there.add(who)
-            elif kind == "down":
-                there.discard(who)
-        return there
-
-    def heard(self):
-        return [event for event in self.events if event[0] in ("model", "greeting")]
-
-
-class World:
-    """A network on this machine: who runs where, with a certificate for every host.
+class LoopbackHosts:
+    """Hosts on this machine, with a certificate each: who runs where, and links between them.
 
     hosts: host → agents.
     """
@@ -78,19 +40,16 @@ class World:
         self.folder = folder
         self.hosts = hosts
         self.authority = Authority.new(NETWORK) if authority is None else authority
-        self.ports = dict(zip(hosts, free_ports(len(hosts)), strict=True))
+        self.addresses = dict(zip(hosts, free_addresses("127.0.0.1", len(hosts)), strict=True))
         self.identities = {host: self.enrolled(host, agents) for host, agents in hosts.items()}
         self.places = [
-            Place(agent, host, self.address(host), self.identities[host].public_keys[agent])
+            Place(agent, host, self.addresses[host], self.identities[host].public_keys[agent])
             for host, agents in hosts.items()
             for agent in agents
         ]
 
-    def address(self, host):
-        return f"127.0.0.1:{self.ports[host]}"
-
     def enrolled(self, host, agents, *, folder=None) -> Identity:
-        identity = enroll(self.authority, host, self.address(host), agents)
+        identity = enroll(self.authority, host, self.addresses[host], agents)
         identity.save(self.folder / (folder or host))
         return identity
 
@@ -98,7 +57,7 @@ class World:
         return TlsFiles.of(self.folder / host)
 
     def link(self, host):
-        link = ZenohLink(NETWORK, host, self.address(host), self.files(host), max_bytes=MAX_BYTES)
+        link = ZenohLink(NETWORK, host, self.addresses[host], self.files(host), max_bytes=MAX_BYTES)
         link.learn(self.places)
         return link
 

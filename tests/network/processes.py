@@ -8,25 +8,24 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.network.world import FolderWorld, make_folders, name_of
 
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
 from flockwise.method.private_updates import tail_start
-from flockwise.net.folder import AgentFolder, OwnBudget, write_points
-from flockwise.net.memory import MemoryNetwork
+from flockwise.net.folder import OwnBudget, write_points
 from flockwise.net.node import WRITING_GAP
 from flockwise.net.outbox import last_word
-from flockwise.net.resident import open_resident
-from flockwise.net.setup import AGENTS_FOLDER, Member, create_network
+from flockwise.net.setup import AGENTS_FOLDER
 from flockwise.net.task import Task
-from flockwise.net.time import SECOND, RealTime
+from flockwise.net.time import SECOND
 from flockwise.net.wire import ModelBody, open_signed
 from flockwise.objective import CollaborativeObjective, Logistic, Problem, solve_optimum
 from flockwise.privacy.accounting import accountant_by_name
@@ -47,18 +46,18 @@ SECONDS_TO_STOP = 30
 SECONDS_TO_HEAR = 2 * WRITING_GAP / SECOND + 2
 
 
-def wait_for(condition, seconds: float, what: str):
-    """What the condition gives, once it gives something."""
+def wait_for(condition, seconds: float = 90.0, what: str = "as expected", *, pause: float = 0.3):
+    """The result of the condition, once it is true."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := condition():
             return found
-        time.sleep(0.3)
+        time.sleep(pause)
     raise AssertionError(f"not within {seconds:.0f} s: {what}")
 
 
 class RealNetwork:
-    """A network on disk with the points of all its agents at hand: a ring, each tied to the next `reach`."""
+    """A network on disk with the points of all its agents at hand; a ring unless a graph is given."""
 
     def __init__(
         self,
@@ -67,25 +66,24 @@ class RealNetwork:
         *,
         budget: OwnBudget | None = None,
         tick_rate: float = 3.0,
-        reach: int = 1,
+        graph: SimilarityGraph | None = None,
+        updates: int | None = None,
     ) -> None:
         self.folder = folder
         self.budget = budget
-        self.names = [f"agent{i}" for i in range(len(addresses))]
+        self.names = [name_of(i) for i in range(len(addresses))]
         self.points = {name: drawn_points(i) for i, name in enumerate(self.names)}
-        self.graph = ring(len(addresses), reach)
-        members = [
-            Member(name, *self.points[name], budget, address)
-            for name, address in zip(self.names, addresses, strict=True)
-        ]
+        self.graph = ring(len(addresses)) if graph is None else graph
         task = Task(
             "logistic",
             TRADEOFF,
             SAMPLES,
             "none" if budget is None else "dp",
             feature_bound=None if budget is None else FEATURE_BOUND,
+            updates=updates,
         )
-        create_network(folder, "meadow", members, self.graph, task, dimension=DIMENSION, tick_rate=tick_rate)
+        points = list(self.points.values())
+        make_folders(folder, task, self.graph, points, budget, tick_rate=tick_rate, addresses=addresses)
 
     def path(self, name: str) -> Path:
         return self.folder / AGENTS_FOLDER / name
@@ -179,7 +177,7 @@ class RealNetwork:
             for file in sorted((self.path(name) / "state").glob("*.sqlite")):
                 with closing(sqlite3.connect(file)) as connection:
                     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)], file
-            open_resident(AgentFolder.read(self.path(name)), MemoryNetwork(), RealTime()).close()
+            FolderWorld([self.path(name)]).make(name).close()
             dropped = self.status(name)["dropped"]
             assert not dropped.keys() & NEVER_DROPPED, (name, dropped)
 
@@ -222,7 +220,8 @@ def drawn_points(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return features, np.where(features[:, 0] * np.cos(angle) + features[:, 1] * np.sin(angle) > 0, 1.0, -1.0)
 
 
-def ring(n_agents: int, reach: int) -> SimilarityGraph:
+def ring(n_agents: int, reach: int = 1) -> SimilarityGraph:
+    """Each is tied to the next `reach`."""
     agents = np.arange(n_agents)
     edges = [np.column_stack([agents, (agents + hop) % n_agents]) for hop in range(1, reach + 1)]
     pairs = np.unique(np.sort(np.concatenate(edges), axis=1), axis=0)
@@ -278,6 +277,20 @@ class Processes:
 
     def signal(self, name: str, number: signal.Signals) -> None:
         self._running[name].send_signal(number)
+
+    def wait(self, name: str, condition: Callable[[dict[str, Any]], bool], seconds: float = 60.0) -> dict:
+        """The status of a running agent, once the condition holds; its process has to have written it."""
+
+        def found() -> dict[str, Any] | None:
+            status = self._network.status(name)
+            is_own = status["pid"] == self._running[name].pid
+            return status if is_own and condition(status) else None
+
+        return wait_for(found, seconds, f"{name} is as expected")
+
+    def kill(self, name: str) -> None:
+        self.signal(name, signal.SIGKILL)
+        self.end_of(name)
 
     def stop(self, *names: str) -> None:
         """As an operator does; all of them if none is named."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 
 from flockwise.net.intake import Intake, NeighborKey
 from flockwise.net.rate import RateLimit
-from flockwise.net.signing import SigningKey, public_key_of
+from flockwise.net.signing import public_key_of
+from flockwise.net.testing import key_for_tests
 from flockwise.net.wire import ModelBody, PrivacyLabel, RelayBody, sign
 from flockwise.privacy.messages import encode
 
@@ -24,7 +23,7 @@ class Signer:
     def __init__(self, name, network=NETWORK):
         self.name = name
         self.network = network
-        self.key = SigningKey.from_private_bytes(random.Random(name).randbytes(32))
+        self.key = key_for_tests(name)
         self.public_key = public_key_of(self.key)
 
     def model(
@@ -35,9 +34,9 @@ class Signer:
         body = ModelBody(network or self.network, sender or self.name, number, privacy, payload)
         return sign(body, self.key)
 
-    def relay(self, stage, round, vector, *, payload=None):
+    def relay(self, stage, round, vector, *, payload=None, sender=None):
         payload = encode(round, np.asarray(vector, float)) if payload is None else payload
-        return sign(RelayBody(self.network, self.name, stage, round, payload), self.key)
+        return sign(RelayBody(self.network, sender or self.name, stage, round, payload), self.key)
 
 
 def intake_of(me, neighbors, dimension, **options):

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.network.test_command import assert_within_budget, flockwise, running, status, wait_for
+from tests.network.processes import wait_for
+from tests.network.test_command import assert_within_budget, flockwise, running, status
+from tests.network.world import FolderWorld
 
 from flockwise.config import Config, Experiment, build
 from flockwise.engine import simulate
-from flockwise.net.folder import AgentFolder
-from flockwise.net.resident import open_resident
 from flockwise.net.store import FileStore
-from flockwise.net.time import RealTime
 from flockwise.net.wire import open_signed
 from flockwise.objective import CollaborativeObjective, solve_optimum
 from flockwise.results.metrics import agent_metrics
@@ -115,18 +114,9 @@ def own_models_in(folder: Path) -> np.ndarray:
     """What every agent's owner has in the end, from the agent's own folder."""
     models = []
     for name in status(folder):
-        resident = open_resident(AgentFolder.read(folder / "agents" / name), Nowhere(), RealTime())
-        resident.node.start(0)
-        assert resident.own is not None
-        models.append(np.asarray(resident.own.model()))
-        resident.close()
+        with FolderWorld([folder / "agents" / name]) as alone:
+            models.append(np.asarray(alone[name].own.model()))
     return np.stack(models)
-
-
-class Nowhere:
-    def publish(self, sender, data): ...
-
-    def send(self, sender, receiver, data): ...
 
 
 def test_private_agents_keep_their_budgets_and_learn_as_well_as_in_the_simulator(tmp_path):

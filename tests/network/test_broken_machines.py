@@ -18,6 +18,7 @@ from tests.network.processes import (
     TOLERANCE,
     Processes,
     RealNetwork,
+    ring,
     supervised,
     wait_for,
 )
@@ -40,7 +41,7 @@ def test_a_fifth_is_killed_every_few_seconds_and_nothing_is_lost_or_spent_twice(
     """For a minute; then everyone uses up its budget to the last release, as if nothing had happened."""
     budget = OwnBudget(epsilon=1.0, delta=1e-5, updates=50, clip=1.0)
     addresses = free_addresses("127.0.0.1", 20)
-    network = RealNetwork(tmp_path / "net", addresses, budget=budget, tick_rate=1.0, reach=2)
+    network = RealNetwork(tmp_path / "net", addresses, budget=budget, tick_rate=1.0, graph=ring(20, 2))
     chance, killed = random.Random(0), 0
     with supervised(network):
         wait_for(lambda: min(network.releases().values()) >= 1, 120, "everyone releases")

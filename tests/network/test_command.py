@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.network.processes import command, wait_for
 
 from flockwise.net.overview import agents_in
 from flockwise.net.setup import free_addresses
@@ -34,8 +34,7 @@ STATUS_KEYS = {
 
 
 def flockwise(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flockwise.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120)
     assert not check or done.returncode == 0, done.stderr
     return done
 
@@ -59,17 +58,8 @@ def small_network(folder: Path, *, updates: int = 400, tick_rate: float = 4.0) -
 
 @contextmanager
 def running(folder: Path, processes: int):
-    command = [
-        sys.executable,
-        "-m",
-        "flockwise.cli",
-        "network",
-        "up",
-        str(folder),
-        "--processes",
-        str(processes),
-    ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as supervisor:
+    up = command("network", "up", folder, "--processes", processes)
+    with subprocess.Popen(up, stderr=subprocess.PIPE, text=True) as supervisor:
         try:
             yield supervisor
         finally:
@@ -79,15 +69,6 @@ def running(folder: Path, processes: int):
 
 def status(folder: Path) -> dict[str, dict]:
     return {agent["name"]: agent for agent in agents_in(folder)}
-
-
-def wait_for(condition, seconds: float = 90.0):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.3)
-    raise AssertionError("it did not happen in time")
 
 
 def host_pids(folder: Path) -> dict[str, int]:
@@ -189,8 +170,7 @@ def test_an_agent_joins_a_running_network(tmp_path):
         points = folder / "agents" / "agent1" / "data.npz"
         budget = ["--epsilon", "1", "--delta", "1e-5", "--updates", "5", "--clip", "0.4"]
         flockwise("agent", "accept", device, reply, "--data", points, *budget)
-        command = [sys.executable, "-m", "flockwise.cli", "agent", "run", str(device)]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as joined:
+        with subprocess.Popen(command("agent", "run", device), stderr=subprocess.PIPE, text=True) as joined:
             try:
                 file = device / "state" / "status.json"
                 wait_for(

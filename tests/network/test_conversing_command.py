@@ -1,39 +1,34 @@
-"""`flockwise network` with agents that release once and talk: real processes, one of them killed on the way."""
+"""`flockwise network` with agents that release once and talk: real processes, one of them killed."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sqlite3
-import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.network.conversations import assert_same_direction, simulated_outcomes
+from tests.network.processes import wait_for
 from tests.network.test_command import (
     ROOT,
     assert_within_budget,
-    host_pids,
     flockwise,
+    host_pids,
     running,
     status,
-    wait_for,
 )
+from tests.network.world import FolderWorld, name_of
 
 from flockwise.config import Config, Experiment, build
-from flockwise.method.conversation import TalkingAgent
-from flockwise.method.lowpass.network import converse
 from flockwise.net.folder import AgentFolder
-from flockwise.net.memory import MemoryNetwork
-from flockwise.net.one_release import conversation_about, public_side
-from flockwise.net.resident import open_resident
-from flockwise.net.task import Task
-from flockwise.net.time import RealTime
-from flockwise.objective.solitary import solve_local_models
+from flockwise.net.releases import public_side
+from flockwise.net.settings import NetworkSettings
 from flockwise.privacy.ledger import Ledger
 from flockwise.results.metrics import agent_metrics
+from flockwise.solve import solve_local_models
 
 pytestmark = pytest.mark.network
 
@@ -61,14 +56,6 @@ def journaled(folder: Path, table: str) -> int:
         return 0
 
 
-def until(condition, seconds: float) -> None:
-    """Like `wait_for`, for what is over in a moment."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("method", ["lowpass", "release_once"])
 def test_from_nothing_to_own_models_with_a_gateway_killed_on_the_way(tmp_path, method):
     config, folder = configured(tmp_path, method), tmp_path / "net"
@@ -76,7 +63,7 @@ def test_from_nothing_to_own_models_with_a_gateway_killed_on_the_way(tmp_path, m
     with running(folder, 2):
         wait_for(lambda: len(host_pids(folder)) == 2)
         pids = host_pids(folder)
-        until(lambda: journaled(folder, "round") >= EARLY, SECONDS)
+        wait_for(lambda: journaled(folder, "round") >= EARLY, SECONDS, pause=0.02)
         os.kill(pids["gateway1"], signal.SIGKILL)
         assert journaled(folder, "ended") == 0
         wait_for(lambda: host_pids(folder)["gateway1"] != pids["gateway1"])
@@ -96,51 +83,28 @@ def test_from_nothing_to_own_models_with_a_gateway_killed_on_the_way(tmp_path, m
     assert_as_good_as_alone(folder, experiment)
 
 
-@contextmanager
-def opened(folder: Path, agent: int):
-    """The agent as its disk has it, with nobody around."""
-    resident: Any = open_resident(
-        AgentFolder.read(folder / "agents" / f"agent{agent}"), MemoryNetwork(), RealTime()
-    )
-    resident.node.start(RealTime().now())
-    try:
-        yield resident
-    finally:
-        resident.close()
-
-
 def assert_as_simulated(folder: Path, experiment: Experiment) -> None:
     """Everyone ended with what the protocol makes of their releases when nothing gets lost."""
     graph, dimension = experiment.problem.graph, experiment.problem.dimension
-    talking = {}
-    for agent in range(graph.n_agents):
-        home = AgentFolder.read(folder / "agents" / f"agent{agent}")
-        neighbors, weights = graph.neighbors_of(agent)
-        ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
-        with Ledger.open(home.state, home.name) as ledger:
-            public = public_side(ledger, dimension)
-        conversation = conversation_about(Task.of(home.neighborhood), agent, public, ties)
-        talking[agent] = TalkingAgent(agent, ties, conversation)
-    converse(graph, talking)
-    for agent, expected in talking.items():
-        with opened(folder, agent) as resident:
-            found = resident.node.direction
-        if expected.outcome is None:
-            assert found is None
-        else:
-            scale = np.abs(expected.outcome.vector).max()
-            np.testing.assert_allclose(found.vector, expected.outcome.vector, rtol=0, atol=1e-9 * scale)
-            assert found.quality == pytest.approx(expected.outcome.quality, rel=1e-9)
+
+    def public_of(agent: int):
+        with Ledger.open(folder / "agents" / name_of(agent) / "state", name_of(agent)) as ledger:
+            return public_side(settings.statistic, ledger, dimension)
+
+    settings = NetworkSettings.of(AgentFolder.read(folder / "agents" / "agent0").neighborhood)
+    for agent, expected in simulated_outcomes(settings, graph, public_of).items():
+        with FolderWorld([folder / "agents" / name_of(agent)]) as alone:
+            assert_same_direction(alone.nodes[agent].direction, expected)
 
 
 def assert_as_good_as_alone(folder: Path, experiment: Experiment) -> None:
     """At this budget the gain is about .01, and so is its standard deviation: secure noise has no seed."""
     own = []
     for agent in range(experiment.problem.n_agents):
-        with opened(folder, agent) as resident:
-            own.append(np.asarray(resident.own.model()))
-    alone = solve_local_models(experiment.problem)
+        with FolderWorld([folder / "agents" / name_of(agent)]) as alone:
+            own.append(np.asarray(alone[agent].own.model()))
+    apart_models = solve_local_models(experiment.problem)
     loss, test = experiment.problem.loss, experiment.test
     assert test is not None
-    together, apart = (agent_metrics(loss, test, models).mean() for models in (np.stack(own), alone))
+    together, apart = (agent_metrics(loss, test, models).mean() for models in (np.stack(own), apart_models))
     assert together > apart - 0.03

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.network.pairs import NETWORK, Pair, make_folders
+from tests.network.signers import NETWORK, Signer
+from tests.network.world import (
+    FolderWorld,
+    MemoryWorld,
+    complete_graph,
+    make_folders,
+    named,
+    poisson_by,
+    samples_of,
+    task_of,
+)
 
 from flockwise.agent.agent import Neighbor
 from flockwise.data import Population
@@ -16,25 +26,17 @@ from flockwise.engine import simulate
 from flockwise.errors import DataError, NetworkError, PrivacyError
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, PrivateUpdates
-from flockwise.method.private_updates import PublicModels
+from flockwise.method.private import PublicModels
 from flockwise.net.folder import AgentFolder, OwnBudget, write_points
-from flockwise.net.growth import Meter, MeteredGate, OneBudget
-from flockwise.net.intake import Intake, NeighborKey
-from flockwise.net.learner import Protection, Settings, make_agent
-from flockwise.net.memory import MemoryNetwork
-from flockwise.net.node import Node
-from flockwise.net.outbox import GateOutbox, Signer
-from flockwise.net.own import OwnSide, finished_model, message_noise_variance, plan_of
-from flockwise.net.resident import open_resident
-from flockwise.net.signing import new_signing_key, public_key_of
-from flockwise.net.store import Batch, MemoryStore
-from flockwise.net.time import SECOND, ManualTime, PoissonClock, RealTime
+from flockwise.net.growth import Meter
+from flockwise.net.own import finished_model, message_noise_variance, plan_of
+from flockwise.net.store import Sent
+from flockwise.net.task import Task
+from flockwise.net.testing import SimulatedNoise, define_agents
 from flockwise.net.wire import open_signed
 from flockwise.objective import Logistic, Problem
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.ledger import MemoryLedger
 from flockwise.privacy.messages import decode
-from flockwise.privacy.noise import SimulatedNoise
 from flockwise.results.metrics import agent_metrics
 from flockwise.results.own import OwnModels
 
@@ -67,8 +69,10 @@ def separable(seed, n_agents=12, dimension=3, test_samples=200):
     return problem, drawn(test_samples)
 
 
-def settings_of(problem):
-    return Settings(problem.loss, problem.tradeoff, problem.sample_cap, problem.feature_bound, problem.l2)
+def problem_of(problem, agent):
+    """Of one agent, as it sees it."""
+    task = task_of(problem, "dp", feature_bound=problem.feature_bound)
+    return task.learning().problem(*problem.population.samples(agent))
 
 
 def private_descent():
@@ -76,77 +80,18 @@ def private_descent():
     return CoordinateDescent(privacy=PrivateUpdates(BUDGET, UPDATES, CLIP, accountant="zcdp"))
 
 
-class Peers:
+class Peers(MemoryWorld):
     """Private agents on a network in memory, all from one seed."""
 
     def __init__(self, problem, seed):
-        self.time, self.network, self.chance = ManualTime(), MemoryNetwork(), random.Random(seed)
-        self.problem, self.seed = problem, seed
-        self.keys = [new_signing_key() for _ in range(problem.n_agents)]
-        self.stores = [MemoryStore() for _ in self.keys]
-        self.ledgers = [MemoryLedger(f"agent{i}") for i in range(problem.n_agents)]
-        self.nodes, self.owners = [], []
-        for i in range(problem.n_agents):
-            node, own = self.made(i)
-            self.nodes.append(node)
-            self.owners.append(own)
-
-    def made(self, i):
-        name, settings, first = (
-            f"agent{i}",
-            settings_of(self.problem),
-            Batch(*self.problem.population.samples(i)),
+        budget = OwnBudget(epsilon=BUDGET.epsilon, delta=BUDGET.delta, updates=UPDATES, clip=CLIP)
+        task = task_of(problem, "dp", feature_bound=problem.feature_bound)
+        points = named(samples_of(problem))
+        super().__init__(
+            define_agents(task, problem.graph, points, budget, network=NETWORK),
+            noise=lambda number: SimulatedNoise(seed, number),
+            make_clock=poisson_by(random.Random(seed)),
         )
-        neighbors, weights = self.problem.graph.neighbors_of(i)
-        ties = {
-            f"agent{j}": NeighborKey(public_key_of(self.keys[j]), w)
-            for j, w in zip(neighbors.tolist(), weights.tolist(), strict=True)
-        }
-        meter = Meter(BUDGET, UPDATES, CLIP, on_grid=False)
-        noise, start = SimulatedNoise(self.seed, i), np.zeros(self.problem.dimension)
-        gate = MeteredGate(meter, len(first.targets), self.ledgers[i], noise, start=start)
-        protection, clock = Protection(gate, CLIP), PoissonClock(1.0, limit=UPDATES, randomness=self.chance)
-        agent = make_agent(
-            name,
-            settings.problem(first.features, first.targets),
-            {other: key.weight for other, key in ties.items()},
-            clock,
-            protection=protection,
-        )
-        intake = Intake(
-            name,
-            NETWORK,
-            self.problem.dimension,
-            ["dp"],
-            ties,
-            1e6,
-            public_key=public_key_of(self.keys[i]),
-            clock=self.time.now,
-        )
-        outbox = GateOutbox(Signer(NETWORK, name, "dp", self.keys[i]), gate, self.ledgers[i], UPDATES)
-        node = Node(agent, clock, intake, outbox, self.stores[i], self.network, self.time)
-        growth = OneBudget(settings, first, self.stores[i], agent, protection, is_private=True)
-        return node, OwnSide(settings, agent, growth, self.time, True, "", meter)
-
-    def run(self, seconds=60.0):
-        for i, node in enumerate(self.nodes):
-            node.start(0)
-            others = [f"agent{j}" for j in self.problem.graph.neighbors_of(i)[0]]
-            self.network.attach(node.name, node, others)
-        self.network.deliver_all()
-        self.go_on(seconds)
-
-    def go_on(self, seconds):
-        end = self.time.now() + round(seconds * SECOND)
-        while True:
-            wakes = [(wake, i) for i, node in enumerate(self.nodes) if (wake := node.next_wake()) is not None]
-            if not wakes or min(wakes)[0] > end:
-                break
-            now, i = min(wakes)
-            self.time.move_to(max(now, self.time.now()))
-            self.nodes[i].tick(self.time.now())
-            self.network.deliver_all()
-        self.time.move_to(end)
 
 
 # The silent finish
@@ -162,14 +107,14 @@ def test_an_agent_finishes_as_it_does_in_the_simulator():
     for i in (0, 5):
         others, weights = problem.graph.neighbors_of(i)
         neighbors = [Neighbor(w, UPDATES + 1, models[j]) for j, w in zip(others, weights, strict=True)]
-        alone = settings_of(problem).problem(*problem.population.samples(i))
+        alone = problem_of(problem, i)
         own = finished_model(alone, neighbors, plan_of(meter, SAMPLES))
         np.testing.assert_allclose(own, expected[i], rtol=0, atol=1e-5)
 
 
-def test_who_said_nothing_yet_has_no_part_in_an_own_model():
+def test_neighbors_that_released_nothing_have_no_part_in_an_own_model():
     problem, _ = separable(0)
-    alone = settings_of(problem).problem(*problem.population.samples(0))
+    alone = problem_of(problem, 0)
     told = Neighbor(1.0, 3, np.ones(3))
     silent = [Neighbor(5.0), Neighbor(5.0, 0, np.zeros(3))]
     plan = plan_of(Meter(BUDGET, UPDATES, CLIP), SAMPLES)
@@ -183,7 +128,7 @@ def test_who_said_nothing_yet_has_no_part_in_an_own_model():
 def test_noise_in_a_message_is_what_the_updates_leave_of_it():
     """Against the updates themselves, done to 40 000 coordinates; the error of a variance is about 0.7 %."""
     problem, _ = separable(0)
-    alone = settings_of(problem).problem(*problem.population.samples(0))
+    alone = problem_of(problem, 0)
     plan = plan_of(Meter(BUDGET, UPDATES, CLIP), SAMPLES)
     step_size, pull, chance = alone.step_sizes[0], alone.pulls[0], np.random.default_rng(2)
     released, noise = [], np.zeros(40_000)
@@ -204,9 +149,10 @@ def test_noise_in_a_message_is_what_the_updates_leave_of_it():
 def test_the_last_word_is_the_mean_of_the_later_releases():
     problem, _ = separable(3)
     peers = Peers(problem, 3)
-    peers.run()
-    for i, node in enumerate(peers.nodes):
-        entries = peers.ledgers[i].entries
+    peers.start()
+    peers.run(60)
+    for i, node in peers.nodes.items():
+        entries = peers.memory(i).ledger.entries
         released = [decode(entry.payload)[1] for entry in entries if entry.payload is not None]
         assert len(entries) == node.releases == node.agent.updates == UPDATES
         assert node.sent.number == UPDATES + 1
@@ -223,23 +169,19 @@ def test_the_last_word_is_the_mean_of_the_later_releases():
 def test_the_last_word_is_the_same_bytes_after_a_restart():
     problem, _ = separable(4)
     peers = Peers(problem, 4)
-    peers.run()
+    peers.start()
+    peers.run(60)
     before = peers.nodes[0]
-    ledger = MemoryLedger("agent0")
-    ledger.grant(peers.ledgers[0].policy or "")
-    for entry in peers.ledgers[0].entries:
-        ledger.record(entry)
-    peers.ledgers[0] = ledger
-    again, _ = peers.made(0)
-    again.start(peers.time.now())
+    peers.kill(0)
+    peers.start(0)
+    again = peers.nodes[0]
     assert again.sent == before.sent
     assert again.releases == again.agent.updates == UPDATES
     np.testing.assert_array_equal(again.agent.model, before.agent.model)
     assert again._outbox.knows(before.sent)
-    forged = Signer(NETWORK, "agent0", "dp", peers.keys[0]).signed(
-        UPDATES + 1, open_signed(peers.nodes[1].sent.data, 10_000).body.payload
-    )
-    assert not again._outbox.knows(forged)
+    other = open_signed(peers.nodes[1].sent.data, 10_000).body.payload
+    forged = Signer("agent0").model(UPDATES + 1, [], privacy="dp", payload=other)
+    assert not again._outbox.knows(Sent(UPDATES + 1, forged))
 
 
 def test_a_last_word_that_was_lost_comes_with_a_greeting():
@@ -255,22 +197,24 @@ def test_a_last_word_that_was_lost_comes_with_a_greeting():
             publish(sender, data)
 
     peers.network.publish = lossy
-    peers.run(seconds=20)
+    peers.start()
+    peers.run(20)
     assert len(lost) > 0
-    peers.go_on(seconds=60)
-    for node in peers.nodes:
+    peers.run(60)
+    for node in peers.nodes.values():
         assert [held.number for held in node.agent.neighbors.values()] == [UPDATES + 1] * 4
 
 
 def test_nothing_is_released_after_the_last_word():
     problem, _ = separable(6)
     peers = Peers(problem, 6)
-    peers.run()
+    peers.start()
+    peers.run(60)
     sent = peers.nodes[0].sent
-    peers.owners[0].add_data(np.full((2, 3), 0.1), np.ones(2))
-    peers.go_on(seconds=60)
+    peers[0].own.add_data(np.full((2, 3), 0.1), np.ones(2))
+    peers.run(60)
     assert peers.nodes[0].sent == sent
-    assert peers.ledgers[0].consumed == UPDATES
+    assert peers.memory(0).ledger.consumed == UPDATES
 
 
 @pytest.mark.network
@@ -286,11 +230,12 @@ def test_own_models_are_as_good_as_in_a_simulation():
         simulated = simulate(problem, private_descent(), seed=seed, updates=UPDATES, test=test)
         assert simulated.own_models is not None
         peers = Peers(problem, seed)
-        peers.run()
-        own = np.stack([np.asarray(side.model()) for side in peers.owners])
+        peers.start()
+        peers.run(60)
+        own = np.stack([np.asarray(one.own.model()) for one in peers.running.values()])
         ours = agent_metrics(problem.loss, test, own).mean()
         theirs = agent_metrics(problem.loss, test, np.asarray(simulated.own_models)).mean()
-        released = np.stack([node.agent.model for node in peers.nodes])
+        released = np.stack([node.agent.model for node in peers.nodes.values()])
         differences.append(ours - theirs)
         gains.append(ours - agent_metrics(problem.loss, test, released).mean())
     error = np.std(differences, ddof=1) / np.sqrt(len(differences))
@@ -307,15 +252,16 @@ def folders(tmp_path, *, private, n_agents=2, updates=UPDATES) -> list[Path]:
     problem, _ = separable(7, n_agents=5)
     privacy = OwnBudget(epsilon=2.0, delta=1e-3, updates=updates, clip=CLIP) if private else None
     points = [problem.population.samples(i) for i in range(n_agents)]
-    return make_folders(tmp_path / "net", points, privacy, updates=updates, max_samples=SAMPLES)
+    label = "dp" if private else "none"
+    task = Task("logistic", 2.0, SAMPLES, label, feature_bound=1.0, updates=updates)
+    return make_folders(tmp_path / "net", task, complete_graph(n_agents), points, privacy)
 
 
-def test_a_resident_has_a_model_of_its_own(tmp_path):
+def test_an_agent_has_a_model_of_its_own(tmp_path):
     paths = folders(tmp_path, private=True)
-    with Pair(paths) as pair:
-        pair.run(30)
-        (one, _) = pair.residents
-        assert one.own is not None
+    with FolderWorld(paths) as world:
+        world.run(30)
+        one = world[0]
         assert one.gate is not None
         assert one.node.releases == one.gate.consumed == UPDATES
         model = one.own.model()
@@ -325,20 +271,18 @@ def test_a_resident_has_a_model_of_its_own(tmp_path):
         np.testing.assert_array_equal(labels, np.where(model > 0, 1.0, -1.0))
         with pytest.raises(DataError, match=r"\(samples, 3\)"):
             one.own.predict(np.ones(3))
-    with Pair(paths) as again:
-        assert again.residents[0].own is not None
-        np.testing.assert_array_equal(again.residents[0].own.model(), model)
+    with FolderWorld(paths) as again:
+        np.testing.assert_array_equal(again[0].own.model(), model)
 
 
 def test_an_own_model_is_in_no_file_and_no_message(tmp_path):
     paths = folders(tmp_path, private=True)
-    with Pair(paths) as pair:
-        pair.run(30)
-        assert pair.residents[0].own is not None
-        own = pair.residents[0].own.model()
+    with FolderWorld(paths) as world:
+        world.run(30)
+        own = world[0].own.model()
         model = np.asarray(own)
-        pair.run(60)
-        sent = [resident.node.sent.data for resident in pair.residents]
+        world.run(60)
+        sent = [node.sent.data for node in world.nodes.values()]
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     for value in model:
         assert not any(value.tobytes() in data for data in written + sent)
@@ -348,18 +292,16 @@ def test_an_own_model_is_in_no_file_and_no_message(tmp_path):
 
 def test_added_points_are_kept_and_learned_from(tmp_path):
     paths = folders(tmp_path, private=True)
-    with Pair(paths) as pair:
-        pair.run(0.5)
-        own = pair.residents[0].own
-        assert own is not None
+    with FolderWorld(paths) as world:
+        world.run(0.5)
+        own = world[0].own
         before = own.model()
         own.add_data(np.full((4, 3), -0.3), np.ones(4))
         after = own.model()
         assert not np.allclose(before, after)
         assert len(own.growth.points.targets) == SAMPLES + 4
-    with Pair(paths) as again:
-        one = again.residents[0]
-        assert one.own is not None
+    with FolderWorld(paths) as again:
+        one = again[0]
         assert one.gate is not None
         assert len(one.own.growth.points.targets) == SAMPLES + 4
         again.run(60)
@@ -370,18 +312,17 @@ def test_added_points_are_kept_and_learned_from(tmp_path):
 
 def test_without_privacy_the_own_model_is_the_model_and_points_bring_more_updates(tmp_path):
     paths = folders(tmp_path, private=False)
-    with Pair(paths) as pair:
-        pair.run(30)
-        one = pair.residents[0]
-        assert one.own is not None
+    with FolderWorld(paths) as world:
+        world.run(30)
+        one = world[0]
         assert one.node.agent.updates == UPDATES
         np.testing.assert_array_equal(one.own.model(), one.node.agent.model)
         one.own.add_data(np.full((4, 3), -0.3), np.ones(4))
-        pair.run(30)
+        world.run(30)
         assert one.node.agent.updates == 2 * UPDATES
-    with Pair(paths) as again:
+    with FolderWorld(paths) as again:
         again.run(30)
-        assert again.residents[0].node.agent.updates == 2 * UPDATES
+        assert again[0].node.agent.updates == 2 * UPDATES
 
 
 # In a user's own program
@@ -412,7 +353,7 @@ def test_a_program_can_embed_an_agent(tmp_path):
     asyncio.run(program())
 
 
-def test_the_folder_of_a_gateway_is_no_agent(tmp_path):
+def test_the_folder_of_a_gateway_is_refused_as_an_agent(tmp_path):
     import flockwise.net
     from flockwise.net.setup import host_together
 
@@ -440,4 +381,4 @@ def test_an_agent_with_a_ledger_does_not_run_without_its_gate(tmp_path):
     features, targets = AgentFolder.read(folder).points()
     write_points(folder / "data.npz", features[:0], targets[:0])
     with pytest.raises(NetworkError, match="has a ledger, and no points"):
-        open_resident(AgentFolder.read(folder), MemoryNetwork(), RealTime())
+        FolderWorld([folder]).start()

@@ -1,120 +1,112 @@
-"""Growing data: whatever arrives and whenever, no point pays more than the budget."""
+"""Growing data: whatever arrives and whenever, no sample pays more than the budget."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.network.paying import costs, record
+from tests.network.signers import NETWORK, Signer
+from tests.network.world import MemoryWorld
 
-from flockwise.errors import DataError, LedgerError, ObjectiveError, PrivacyError
-from flockwise.net.batches import BatchAgent, BatchGates, BatchLedgers, BatchOutbox
-from flockwise.net.growth import MechanismName, Meter, MeteredGate, OneBudget, joined
-from flockwise.net.learner import Protection, Settings, make_agent
-from flockwise.net.outbox import Signer
-from flockwise.net.signing import new_signing_key
-from flockwise.net.store import Batch, FileStore, MemoryStore, Sent
+from flockwise.data import Samples
+from flockwise.data.samples import joined
+from flockwise.errors import DataError, LedgerError, PrivacyError
+from flockwise.graph import complete_graph
+from flockwise.net.durable import BatchLedgers
+from flockwise.net.folder import OwnBudget
+from flockwise.net.growth import checked_samples
+from flockwise.net.outbox import GateOutbox
+from flockwise.net.settings import NetworkSettings
+from flockwise.net.store import FileStore, Sent
+from flockwise.net.testing import AgentMemory, define_agents
 from flockwise.net.wire import open_signed
-from flockwise.objective import Logistic, Quadratic
+from flockwise.objective import Logistic, Objective, Quadratic
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.gate import Gate
-from flockwise.privacy.ledger import MemoryLedger
-from flockwise.privacy.messages import decode, encode
+from flockwise.privacy.gate import Rows
+from flockwise.privacy.messages import decode
 from flockwise.privacy.noise import SecureNoise
-from flockwise.privacy.plan import Plan
 
-SETTINGS = Settings(Quadratic(), tradeoff=1.0, max_samples=50, feature_bound=1.0)
 BUDGET = Budget(1.0, 1e-4)
 CLIP = 0.7
-
-
-class Always:
-    def next_tick(self, updates, now):
-        return now + 1
-
-
-class AnyNoise:
-    """Real-valued noise of the right size, by number; what it is drawn from plays no part here."""
-
-    def check(self, event):
-        """Any event will do."""
-
-    def draw(self, event, dimension, number):
-        return event.scale * np.random.default_rng(number).standard_normal(dimension)
+NONE = Samples(np.empty((0, 2)), np.empty(0))
 
 
 @pytest.fixture
 def used(monkeypatch):
-    """The points of every release since, in order."""
+    """The samples of every release since, in order."""
     return record(monkeypatch)
 
 
-def new_points(count, first=0):
+def new_samples(count, first=0):
     marks = (1 + first + np.arange(count)) / 1000
-    return Batch(np.stack([marks, np.full(count, 0.5)], axis=1), np.cos(marks * 5000))
+    return Samples(np.stack([marks, np.full(count, 0.5)], axis=1), np.cos(marks * 5000))
 
 
-def meter(updates, mechanism: MechanismName = "gaussian"):
-    return Meter(BUDGET, updates, CLIP, mechanism, on_grid=False)
-
-
-def one_budget(first, the_meter, ledger: Any = None, store: Any = None, noise: Any = None):
-    store = MemoryStore() if store is None else store
-    points = joined([first, *store.load().batches])
-    gate = MeteredGate(
-        the_meter,
-        len(points.targets),
-        MemoryLedger("me") if ledger is None else ledger,
-        AnyNoise() if noise is None else noise,
-        start=np.zeros(2),
+def budget(updates, growth: Literal["one_budget", "batches"] = "one_budget", mechanism="gaussian"):
+    return OwnBudget(
+        epsilon=BUDGET.epsilon,
+        delta=BUDGET.delta,
+        updates=updates,
+        clip=CLIP,
+        growth=growth,
+        mechanism=mechanism,
     )
-    protection = Protection(gate, CLIP)
-    agent = make_agent(
-        "me", SETTINGS.problem(points.features, points.targets), {"you": 1.0}, Always(), protection=protection
-    )
-    return agent, gate, OneBudget(SETTINGS, points, store, agent, protection, is_private=True)
 
 
-def batch_gates(batches, updates, make_ledger=None):
-    ledgers = []
+class GrowingAgent(MemoryWorld):
+    """One agent that is given samples. Its neighbor never runs, and the test itself ticks it."""
 
-    def open_gate(place, batch, start):
-        event = meter(updates).event(len(batch.targets))
-        ledger = MemoryLedger("me")
-        ledgers.append(ledger)
-        plan = Plan.fitting(BUDGET, event, accountant="zcdp", updates=updates)
-        return Gate(plan, ledger, AnyNoise(), start=start), ledger
+    def __init__(self, first, privacy=None, *, noise=None, memory=None):
+        objective = Objective(Quadratic(), max_samples=50, feature_bound=1.0)
+        shared = NetworkSettings(objective, "none" if privacy is None else "dp")
+        samples = {"me": first, "you": NONE}
+        definitions = define_agents(shared, complete_graph(2), samples, privacy, network=NETWORK)
+        super().__init__(definitions, noise=noise)
+        if memory is not None:
+            self.memories["me"] = memory
+        self.start("me")
+        self.agent: Any = self["me"].node.agent
+        self.gates: Any = self["me"].gates
+        self.outbox: Any = self["me"].node._outbox
 
-    return BatchGates(open_gate, batches, np.zeros(2), make_ledger), ledgers
+    @property
+    def mine(self):
+        """What would be on its disk."""
+        return self.memory("me")
+
+    def add(self, batch):
+        self["me"].own.add_data(batch.features, batch.targets)
+
+    def tick(self):
+        return self.agent.on_tick(0)
 
 
-# 0: a tick; above: so many points arrive.
+# 0: a tick; above: so many samples arrive.
 histories = st.lists(st.one_of(st.just(0), st.integers(1, 9)), max_size=40)
 
 
-@pytest.mark.parametrize(("mechanism", "accountant"), [("gaussian", "zcdp"), ("laplace", "basic")])
+@pytest.mark.parametrize(("mechanism", "accountant"), [("gaussian", "gdp"), ("laplace", "pld")])
 @settings(max_examples=60)
 @given(history=histories, first=st.integers(1, 9), updates=st.integers(1, 8))
-def test_one_budget_covers_every_point_whatever_arrives(mechanism, accountant, history, first, updates):
+def test_one_budget_covers_every_sample_whatever_arrives(mechanism, accountant, history, first, updates):
     with pytest.MonkeyPatch.context() as patch:
         used = record(patch)
-        ledger = MemoryLedger("me")
-        agent, _, growth = one_budget(new_points(first), meter(updates, mechanism), ledger)
+        me = GrowingAgent(new_samples(first), budget(updates, mechanism=mechanism))
         count = first
         for step in history:
             if step:
-                batch = new_points(step, count)
-                growth.add(batch.features, batch.targets, 0)
+                me.add(new_samples(step, count))
                 count += step
             else:
-                agent.on_tick(0)
-        ticks = history.count(0)
+                me.tick()
+        ticks, ledger = history.count(0), me.mine.ledger
         assert ledger.consumed == min(ticks, updates)  # growth never adds a release
         events = [entry.event for entry in ledger.entries]
         paid = costs(used, events, accountant, BUDGET, CLIP)
-        if ticks >= updates:  # and the oldest points have paid for all of them: nothing is left unused
+        if ticks >= updates:  # and the oldest samples have paid for all of them: nothing is left unused
             assert paid[0.001] == pytest.approx(BUDGET.epsilon, rel=1e-6)
 
 
@@ -123,156 +115,140 @@ def test_one_budget_covers_every_point_whatever_arrives(mechanism, accountant, h
 def test_batches_pay_for_themselves_alone(history, first, updates):
     with pytest.MonkeyPatch.context() as patch:
         used = record(patch)
-        gates, ledgers = batch_gates([new_points(first)], updates)
-        agent = BatchAgent("me", SETTINGS, gates, CLIP, {"you": 1.0}, Always())
-        store, count, n_batches, released = MemoryStore(), first, 1, 0
+        me = GrowingAgent(new_samples(first), budget(updates, "batches"))
+        count, n_batches, released = first, 1, 0
         for step in history:
             if step:
-                batch = new_points(step, count)
-                agent.add(batch.features, batch.targets, store, 0)
+                me.add(new_samples(step, count))
                 count, n_batches = count + step, n_batches + 1
             else:
                 room = released < n_batches * updates
-                assert len(agent.on_tick(0)) == room  # a new batch is a new budget, for its points alone
-                agent.prepare(0)
+                assert len(me.tick()) == room  # a new batch is a new budget, for its samples alone
+                me.agent.prepare(0)
                 released += room
-        events = [entry.event for ledger in ledgers for entry in ledger.entries]
-        paid = costs(used, events, "zcdp", BUDGET, CLIP)
+        events = [entry.event for ledger in me.mine.ledgers for entry in ledger.entries]
+        paid = costs(used, events, "gdp", BUDGET, CLIP)
         spent = max(paid.values(), default=0.0)
-        assert gates.epsilon_spent == pytest.approx(spent)
-        assert gates.consumed == released
+        assert me.gates.epsilon_spent == pytest.approx(spent)
+        assert me.gates.consumed == released
 
 
-def test_more_points_mean_less_noise_at_the_same_price():
-    few, many = meter(5).event(3), meter(5).event(30)
+@pytest.mark.parametrize("noise", [None, lambda number: SecureNoise()], ids=["simulated", "secure"])
+def test_more_samples_mean_less_noise_at_the_same_price(noise):
+    me = GrowingAgent(new_samples(3), budget(5), noise=noise)
+    me.tick()
+    me.add(new_samples(27, 3))
+    me.tick()
+    few, many = (entry.event for entry in me.mine.ledger.entries)
     assert many.scale == pytest.approx(few.scale / 10)
     assert many.multiplier == pytest.approx(few.multiplier)
 
 
-def test_an_agent_that_gets_all_points_later_learns_as_if_it_had_them_all_along(used):
-    """After the points have come, its update is that of an agent that began with them."""
-    together = new_points(7)
-    early, _, _ = one_budget(together, meter(4))
-    late, _, growth = one_budget(new_points(3), meter(4))
-    growth.add(together.features[3:], together.targets[3:], 0)
-    for agent in (early, late):
-        agent.on_tick(0)
-    np.testing.assert_allclose(late.model, early.model)
+def test_an_agent_that_gets_samples_later_learns_as_if_it_had_them_all_along(used):
+    """After the samples have come, its update is that of an agent that began with them."""
+    together = new_samples(7)
+    early, late = GrowingAgent(together, budget(4)), GrowingAgent(new_samples(3), budget(4))
+    late.add(Samples(together.features[3:], together.targets[3:]))
+    for one in (early, late):
+        one.tick()
+    np.testing.assert_allclose(late.agent.model, early.agent.model)
     assert used[0] == used[1]
 
 
-def test_a_restart_has_all_points_and_the_same_account(tmp_path):
-    batch = new_points(4, 3)
-    with FileStore(tmp_path, "me") as store:
-        ledger = MemoryLedger("me")
-        agent, gate, growth = one_budget(new_points(3), meter(6), ledger, store)
-        agent.on_tick(0)
-        growth.add(batch.features, batch.targets, 0)
-        agent.on_tick(0)
-        spent = gate.epsilon_spent
-    again = MemoryLedger("me")
-    assert ledger.policy is not None
-    again.grant(ledger.policy)
-    for entry in ledger.entries:
-        again.record(entry)
-    with FileStore(tmp_path, "me") as store:
-        agent, gate, _ = one_budget(new_points(3), meter(6), again, store)
-        assert gate.epsilon_spent == spent
-        agent.on_tick(0)
-        assert again.entries[-1].event.sensitivity == pytest.approx(2 * CLIP / 7)
+def test_a_restart_has_all_samples_and_the_same_account(tmp_path):
+    memory = AgentMemory("me")
+    with FileStore(tmp_path, "me") as memory.store:
+        me = GrowingAgent(new_samples(3), budget(6), memory=memory)
+        me.tick()
+        me.add(new_samples(4, 3))
+        me.tick()
+        spent = me.gates.epsilon_spent
+    with FileStore(tmp_path, "me") as memory.store:
+        again = GrowingAgent(new_samples(3), budget(6), memory=memory)
+        assert again.gates.epsilon_spent == spent
+        again.tick()
+        assert memory.ledger.entries[-1].event.sensitivity == pytest.approx(2 * CLIP / 7)
 
 
 def test_growing_data_with_secure_noise():
-    secure = dataclasses.replace(meter(3), on_grid=True)
-    agent, gate, growth = one_budget(new_points(3), secure, noise=SecureNoise())
-    agent.on_tick(0)
-    batch = new_points(6, 3)
-    growth.add(batch.features, batch.targets, 0)
-    while agent.on_tick(0):
+    me = GrowingAgent(new_samples(3), budget(3), noise=lambda number: SecureNoise())
+    me.tick()
+    me.add(new_samples(6, 3))
+    while me.tick():
         pass
-    assert gate.consumed == 3
-    assert gate.epsilon_spent == pytest.approx(BUDGET.epsilon, rel=1e-6)
-    assert gate.epsilon_spent <= BUDGET.epsilon
+    assert me.gates.consumed == 3
+    assert me.gates.epsilon_spent == pytest.approx(BUDGET.epsilon, rel=1e-6)
+    assert me.gates.epsilon_spent <= BUDGET.epsilon
 
 
-def test_without_privacy_points_are_simply_added():
-    store, first = MemoryStore(), new_points(3)
-    agent = make_agent("me", SETTINGS.problem(first.features, first.targets), {}, Always())
-    growth = OneBudget(SETTINGS, first, store, agent, is_private=False)
-    batch = new_points(2, 3)
-    growth.add(batch.features, batch.targets, 0)
-    together = joined([first, *store.load().batches])
-    expected = make_agent("me", SETTINGS.problem(together.features, together.targets), {}, Always())
+def test_without_privacy_samples_are_simply_added():
+    first, second = new_samples(3), new_samples(2, 3)
+    grown = GrowingAgent(first)
+    grown.add(second)
+    expected = GrowingAgent(joined([first, *grown.mine.store.load().batches]))
     for _ in range(3):
-        agent.on_tick(0)
-        expected.on_tick(0)
-    np.testing.assert_array_equal(agent.model, expected.model)
+        grown.tick()
+        expected.tick()
+    np.testing.assert_array_equal(grown.agent.model, expected.agent.model)
 
 
 @pytest.mark.parametrize(
-    ("features", "targets", "error"),
+    ("features", "targets"),
     [
-        ([[0.1, np.nan]], [1.0], DataError),
-        ([[0.1, 0.2]], [np.inf], DataError),
-        ([[0.1, 0.2, 0.3]], [1.0], DataError),
-        ([[0.1, 0.2]], [1.0, 2.0], DataError),
-        (np.empty((0, 2)), [], DataError),
-        ([[5.0, 5.0]], [1.0], ObjectiveError),
+        ([[0.1, np.nan]], [1.0]),
+        ([[0.1, 0.2]], [np.inf]),
+        ([[0.1, 0.2, 0.3]], [1.0]),
+        ([[0.1, 0.2]], [1.0, 2.0]),
+        (np.empty((0, 2)), []),
     ],
 )
-def test_points_that_do_not_fit_are_refused_whole(features, targets, error):
-    store = MemoryStore()
-    agent, gate, growth = one_budget(new_points(3), meter(4), store=store)
-    with pytest.raises(error):
-        growth.add(features, targets, 0)
-    assert store.load().batches == []
-    agent.on_tick(0)
-    assert gate.consumed == 1
+@pytest.mark.parametrize("growth", ["one_budget", "batches"])
+def test_samples_that_do_not_fit_are_refused_whole(growth, features, targets):
+    me = GrowingAgent(new_samples(3), budget(4, growth))
+    with pytest.raises(DataError):
+        me.add(Samples(features, targets))
+    assert len(me.mine.ledgers) == 1
+    assert me.mine.store.load().batches == []
+    me.tick()
+    assert me.gates.consumed == 1
 
 
-def test_an_agent_without_a_budget_gets_no_points_in_a_private_network():
-    empty = Batch(np.empty((0, 2)), np.empty(0))
-    agent = make_agent("me", SETTINGS.problem(empty.features, empty.targets), {}, Always())
-    growth = OneBudget(SETTINGS, empty, MemoryStore(), agent, is_private=True)
+@pytest.mark.parametrize("growth", ["one_budget", "batches"])
+def test_samples_longer_than_the_bound_are_scaled_in_what_is_released_and_kept_as_they_are(used, growth):
+    """Refused, they would be missing in the own model, where the bound plays no part."""
+    me = GrowingAgent(new_samples(3), budget(1, growth))
+    me.add(Samples([[30.0, 40.0]], [1.0]))
+    while me.tick():
+        me.agent.prepare(0)
+    assert used[-1][-1] == pytest.approx(0.6)
+    assert me["me"].own.growth.samples.features[-1].tolist() == [30.0, 40.0]
+
+
+def test_an_agent_without_a_budget_gets_no_samples_in_a_private_network():
     with pytest.raises(PrivacyError, match="has no budget"):
-        growth.add([[0.1, 0.2]], [1.0], 0)
-
-
-def test_a_plan_for_a_fixed_number_of_points_is_refused():
-    plan = Plan.fitting(BUDGET, meter(2).event(3), accountant="zcdp", updates=2)
-    gate = Gate(plan, MemoryLedger("me"), AnyNoise(), start=np.zeros(2))
-    first = new_points(3)
-    protection = Protection(gate, CLIP)
-    agent = make_agent(
-        "me", SETTINGS.problem(first.features, first.targets), {}, Always(), protection=protection
-    )
-    with pytest.raises(PrivacyError, match="MeteredGate"):
-        OneBudget(SETTINGS, first, MemoryStore(), agent, protection, is_private=True)
+        GrowingAgent(NONE, budget(4)).add(new_samples(1))
 
 
 def test_numbers_go_on_over_batches_and_bytes_stay_the_same():
-    gates, ledgers = batch_gates([new_points(2), new_points(3, 2)], updates=2)
-    agent = BatchAgent("me", SETTINGS, gates, CLIP, {"you": 1.0}, Always())
-    signer = Signer("test", "me", "dp", new_signing_key())
-    outbox = BatchOutbox(signer, gates)
-    sent = [outbox.last]
-    while messages := agent.on_tick(0):
+    me = GrowingAgent(new_samples(2), budget(2, "batches"))
+    me.add(new_samples(3, 2))
+    outbox, sent = me.outbox, [me.outbox.last]
+    while messages := me.tick():
         sent += [outbox.ready(message) for message in messages]
-        assert BatchOutbox(signer, gates).last == sent[-1]
-        agent.prepare(0)
+        assert GateOutbox(outbox._signer, me.gates).last == sent[-1]
+        me.agent.prepare(0)
     assert [one.number for one in sent] == [0, 1, 2, 3, 4]
-    assert [ledger.consumed for ledger in ledgers] == [2, 2]
+    assert [ledger.consumed for ledger in me.mine.ledgers] == [2, 2]
     for one in sent:
         assert decode(open_signed(one.data, len(one.data)).body.payload)[0] == one.number
         assert outbox.knows(one)
         assert not outbox.knows(dataclasses.replace(one, number=9))
-    other = Signer("test", "me", "dp", new_signing_key()).signed(3, encode(3, np.ones(2)))
-    assert not outbox.knows(Sent(3, other.data))
+    assert not outbox.knows(Sent(3, Signer("me").model(3, np.ones(2), privacy="dp")))
     with pytest.raises(PrivacyError):
         outbox.take_back(sent[-1])
 
 
-def test_a_lost_ledger_of_a_batch_is_no_new_budget(tmp_path):
+def test_a_batch_whose_ledger_is_lost_gets_no_new_budget(tmp_path):
     ledgers = BatchLedgers(tmp_path, "me")
     ledgers.make(0)
     ledgers.make(1)
@@ -289,44 +265,101 @@ def test_a_ledger_that_a_crash_left_half_made_is_made_anew(tmp_path):
     (tmp_path / "batch1").mkdir()
     (tmp_path / "batch1" / "ledger.sqlite").touch()
     ledgers.make(1)
-    assert ledgers.open(1).policy is None
+    assert ledgers.open(1).plan is None
     ledgers.close()
 
 
-def test_step_sizes_of_batches_come_from_public_bounds_alone():
-    gates, _ = batch_gates([new_points(3)], updates=2)
-    with pytest.raises(PrivacyError, match="feature_bound"):
-        BatchAgent(
-            "me", dataclasses.replace(SETTINGS, feature_bound=None), gates, CLIP, {"you": 1.0}, Always()
-        )
-
-
-def test_a_release_that_came_to_nothing_leaves_no_number_that_is_not_known():
+def test_after_a_release_that_failed_the_next_message_has_a_number_that_is_known():
     """The last event of a batch is spent without a message; the next message says the number before."""
-    gates, _ = batch_gates([new_points(2), new_points(3, 2)], updates=2)
-    agent = BatchAgent("me", SETTINGS, gates, CLIP, {"you": 1.0}, Always())
-    signer = Signer("test", "me", "dp", new_signing_key())
-    outbox = BatchOutbox(signer, gates)
-    (message,) = agent.on_tick(0)
-    first = outbox.ready(message)
+    me = GrowingAgent(new_samples(2), budget(2, "batches"))
+    me.add(new_samples(3, 2))
+    (message,) = me.tick()
+    first = me.outbox.ready(message)
     with pytest.raises(PrivacyError, match="finite"):
-        gates.gate.release_mean(np.zeros((2, 2)), CLIP, lambda noisy, released: np.full(2, np.inf))
-    assert gates.is_spent
-    assert gates.go_on()
-    again = BatchOutbox(signer, gates)
+        me.gates.gate.release(
+            Rows.of(np.zeros((2, 2)), CLIP), lambda noisy, released: np.full(2, np.inf)
+        )
+    assert me.gates.gate.is_spent
+    me.agent.prepare(0)
+    assert me.gates.place == 1
+    again = GateOutbox(me.outbox._signer, me.gates)
     assert again.last == first
-    agent.relearn(*agent._present(), 0)
-    (message,) = agent.on_tick(0)
+    (message,) = me.tick()
     assert again.ready(message).number == 3
     assert again.knows(first)
 
 
-@pytest.mark.parametrize("points", [([[7.25, 0.5]], [1.0]), ([[0.1, 0.2]], [0.123456])])
-def test_an_error_about_points_tells_nothing_of_them(points):
-    """Its text ends in the agent's log; what a simulation says of the same points has their values."""
-    settings = Settings(Logistic(), tradeoff=1.0, max_samples=10, feature_bound=1.0)
-    with pytest.raises(ObjectiveError, match="do not fit the task") as refused:
-        settings.problem(*points)
-    assert not any(value in str(refused.value) for value in ("7.2", "0.12", "sample"))
-    with pytest.raises(ObjectiveError, match="tradeoff"):
-        Settings(Logistic(), tradeoff=-1.0, max_samples=10, feature_bound=1.0).problem(*points)
+@pytest.mark.parametrize(
+    "samples",
+    [
+        ([[7.25, 0.5]], [0.123456]),
+        ([[0.1, 7.25]], [np.nan]),
+        ([[7.25, np.inf]], [1.0]),
+        ([[7.25, 0.1, 0.123]], [1.0]),
+    ],
+    ids=["a target that is no label", "no number", "no finite number", "another dimension"],
+)
+def test_an_error_about_samples_tells_nothing_of_them(samples):
+    """Its text ends in the agent's log."""
+    with pytest.raises(DataError) as refused:
+        checked_samples(Objective(Logistic(), max_samples=10), *samples, 2)
+    assert not any(value in str(refused.value) for value in ("7.2", "0.12"))
+
+
+# Gates in a queue
+
+
+def test_a_queue_of_gates_goes_through_all_batches_in_their_order():
+    """Each begins where the one before ended, and what is spent is that of the one that spent most."""
+    me = GrowingAgent(new_samples(2), budget(2, "batches"))
+    gates = me.gates
+    for count in (3, 4):
+        me.add(new_samples(count, 10 * count))
+    released, spent = [np.zeros(2)], []
+    while messages := me.tick():
+        (message,) = messages
+        assert gates.last_number == gates.consumed == len(released)
+        np.testing.assert_array_equal(gates.released, message.model)
+        released.append(message.model)
+        spent.append(gates.epsilon_spent)
+        me.agent.prepare(0)
+    assert [ledger.consumed for ledger in gates.ledgers] == [2, 2, 2]
+    assert [2 * CLIP / ledger.entries[0].event.sensitivity for ledger in gates.ledgers] == pytest.approx(
+        [2, 3, 4]
+    )
+    assert gates.place == 2
+    assert not gates.go_on()
+    np.testing.assert_array_equal(gates.vectors(), released[1:])
+    np.testing.assert_array_equal(gates.vectors(4), released[5:])
+    # No sample is in the releases of two batches, so a second batch that is spent costs no more than one.
+    assert spent == sorted(spent)
+    assert spent[1:] == [spent[1]] * 5
+    assert spent[1] == pytest.approx(BUDGET.epsilon)
+
+
+def test_a_queue_of_gates_is_the_same_after_a_restart_at_any_release():
+    memory, first = AgentMemory("me"), new_samples(2)
+    me = GrowingAgent(first, budget(2, "batches"), memory=memory)
+    for count in (3, 4):
+        me.add(new_samples(count, 10 * count))
+    for done in range(1, 7):
+        me.tick()
+        before = (me.gates.last_number, me.gates.epsilon_spent, me.gates.released.tolist(), me.outbox.last)
+        last = me.outbox._signed(me.gates.last_number, me.gates.released)
+        me = GrowingAgent(first, budget(2, "batches"), memory=memory)
+        after = (me.gates.last_number, me.gates.epsilon_spent, me.gates.released.tolist())
+        assert after == before[:3]
+        assert me.outbox.last == last
+        assert (me.gates.consumed, me.gates.place) == (done, min(done // 2, 2))
+    assert me.tick() == []
+
+
+@pytest.mark.parametrize("growth", ["one_budget", "batches"])
+def test_how_samples_are_paid_for_cannot_change_once_some_were_added(growth):
+    """Else samples that all paid from one budget would get another one each, or the other way round."""
+    memory, first = AgentMemory("me"), new_samples(2)
+    GrowingAgent(first, budget(2, growth), memory=memory).add(new_samples(3, 2))
+    other = "batches" if growth == "one_budget" else "one_budget"
+    with pytest.raises(LedgerError, match="stays as it was when samples were added"):
+        GrowingAgent(first, budget(2, other), memory=memory)
+    assert GrowingAgent(first, budget(2, growth), memory=memory).gates.consumed == 0

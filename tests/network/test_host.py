@@ -10,51 +10,54 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.network.hosts import NETWORK, free_ports, until
-from tests.network.signers import BOUND, Signer
+from tests.network.hosts import NETWORK, until
+from tests.network.processes import Processes, RealNetwork
+from tests.network.world import POINTS, FullDisk
 
 from flockwise.errors import NetworkError
 from flockwise.graph import SimilarityGraph
 from flockwise.net import logs
-from flockwise.net.host import Host, Resident
-from flockwise.net.intake import Intake
-from flockwise.net.learner import Settings, make_agent
+from flockwise.net.host import Host
 from flockwise.net.logs import EventLog
-from flockwise.net.memory import MemoryNetwork
 from flockwise.net.metrics import AgentStatus, HostStatus, MetricsServer, Traffic
-from flockwise.net.node import Node
-from flockwise.net.outbox import PlainOutbox
-from flockwise.net.outbox import Signer as OutboxSigner
-from flockwise.net.roster import Place, neighborhoods
-from flockwise.net.setup import Member, create_network
-from flockwise.net.store import MemoryStore
+from flockwise.net.setup import free_addresses
+from flockwise.net.store import Batch
 from flockwise.net.task import Task
+from flockwise.net.testing import AgentMemory, MemoryNetwork, SimulatedNoise, define_agents, make_participant
 from flockwise.net.time import PoissonClock, RealTime
-from flockwise.objective import Quadratic
 
-NAMES = ("anna", "ben", "carl")
+NAMES: tuple[str, ...] = ("anna", "ben", "carl")
 RATE = 50.0
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = Settings(Quadratic(), tradeoff=1.0, max_samples=4, feature_bound=1.0)
-POINTS = np.array([[0.5, 0.5], [0.1, -0.7], [-0.3, 0.2], [0.6, 0.0]])
-TARGETS = np.array([1.0, -0.5, 0.3, 2.0])
+
+
+class DeliveredSoon:
+    """Hands packets to the loop, as a real link does: none ever waits here."""
+
+    def __init__(self, deliver):
+        self._deliver = deliver
+
+    def append(self, packet):
+        asyncio.get_running_loop().call_soon(self._deliver, packet)
+
+    def popleft(self):
+        raise IndexError
+
+    def __len__(self):
+        return 0
 
 
 class MemoryLink(MemoryNetwork):
-    """Delivers in the loop, as a real link does."""
+    """A link of a host, in memory."""
 
     def __init__(self):
-        super().__init__(self._deliver_soon)
+        super().__init__(DeliveredSoon(self.deliver))
         self.traffic, self.strangers = Traffic(), 0
         self.refreshes, self.is_closed, self.known = 0, False, set()
-
-    def _deliver_soon(self, letter):
-        asyncio.get_running_loop().call_soon(self.deliver, letter)
 
     def dropped(self, agent):
         return Counter(stolen_name=2) if agent == "anna" else Counter()
@@ -70,29 +73,19 @@ class MemoryLink(MemoryNetwork):
         self.is_closed = True
 
 
-def rosters(edges, version=1):
-    """Everyone's slice of a graph of three."""
-    places = [Place(name, "north", "127.0.0.1:7447", Signer(name).public_key) for name in NAMES]
+def definitions(edges, version=1):
+    """Three agents on a graph."""
     graph = SimilarityGraph.from_edges(3, np.array(edges), np.ones(len(edges)))
-    slices = neighborhoods(NETWORK, version, graph, places, dimension=2, tick_rate=RATE, settings={})
-    return {own.agent: own for own in slices}
+    task = Task("quadratic", 1.0, 4, "none", feature_bound=1.0)
+    points: dict[str, Batch] = dict.fromkeys(NAMES, POINTS)
+    return define_agents(task, graph, points, network=NETWORK, version=version, tick_rate=RATE)
+
+
+def rosters(edges, version):
+    return {name: one.neighborhood for name, one in definitions(edges, version).items()}
 
 
 PATH, TRIANGLE = [(0, 1), (1, 2)], [(0, 1), (1, 2), (0, 2)]
-
-
-def resident(roster, link, store=None):
-    store = MemoryStore() if store is None else store
-    name, now, clock = roster.agent, RealTime(), PoissonClock(roster.tick_rate)
-    problem = SETTINGS.problem(POINTS, TARGETS)
-    weights = {other.name: other.weight for other in roster.neighbors}
-    signer = Signer(name)
-    outbox = PlainOutbox(OutboxSigner(NETWORK, name, "none", signer.key), store, np.zeros(2))
-    intake = Intake(
-        name, NETWORK, 2, ["none"], roster.keys(), BOUND, public_key=signer.public_key, clock=now.now
-    )
-    node = Node(make_agent(name, problem, weights, clock), clock, intake, outbox, store, link, now, version=1)
-    return Resident(node, roster, close=store.close)
 
 
 @pytest.fixture
@@ -101,11 +94,15 @@ def make_host(tmp_path):
     log = EventLog.to_file(tmp_path / "log.jsonl")
 
     def make(edges=PATH, *, stores=None, **options):
-        link, disks = MemoryLink(), stores or {}
-        residents = [resident(roster, link, disks.get(name)) for name, roster in rosters(edges).items()]
+        link, participants = MemoryLink(), []
+        for name, definition in definitions(edges).items():
+            memory = AgentMemory(name)
+            memory.store = (stores or {}).get(name, memory.store)
+            resources = memory.resources(link, RealTime(), SimulatedNoise(0, 0))
+            participants.append(make_participant(definition, resources))
         status_file = tmp_path / "status.json"
-        host = Host(NETWORK, "north", residents, link, log=log, status_file=status_file, **options)
-        return host, {one.node.name: one.node for one in residents}
+        host = Host(NETWORK, "north", participants, link, log=log, status_file=status_file, **options)
+        return host, {one.node.name: one.node for one in participants}
 
     yield make
     log.close()
@@ -210,15 +207,6 @@ def test_a_message_that_makes_an_agent_fail_is_dropped_and_counted(tmp_path, mak
     assert "IndexError" in (tmp_path / "log.jsonl").read_text()
 
 
-class FullDisk(MemoryStore):
-    is_full = False
-
-    def save_sent(self, sent):
-        if self.is_full:
-            raise NetworkError("the disk is full")
-        super().save_sent(sent)
-
-
 def test_a_full_disk_silences_its_agent_and_no_other(tmp_path, make_host):
     async def main():
         disk = FullDisk()
@@ -261,7 +249,7 @@ def test_a_newer_roster_is_put_into_effect_and_an_older_one_is_not(tmp_path, mak
 
 def test_rosters_are_looked_for_while_it_runs(tmp_path, make_host, monkeypatch):
     monkeypatch.setattr("flockwise.net.host.ROSTER_PERIOD", 0.02)
-    offered = [rosters(PATH)]
+    offered = [rosters(PATH, version=1)]
 
     async def main():
         host, nodes = make_host(PATH, newer_rosters=lambda: offered[-1])
@@ -295,7 +283,7 @@ def test_what_an_agent_holds_is_given_back_even_if_closing_another_fails(tmp_pat
         def fail():
             raise sqlite3.OperationalError("disk I/O error")
 
-        for one in host.residents:
+        for one in host.participants:
             one.close = fail if one.node.name == "anna" else lambda name=one.node.name: closed.append(name)
         async with host:
             pass
@@ -408,75 +396,10 @@ class TestMetrics:
             server.close()
 
 
-class Processes:
-    """Agents of a folder, each in a process of its own; whatever a test starts here ends with it."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.running = {}
-
-    def start(self, name):
-        self.running[name] = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "import sys; from pathlib import Path; "
-                "from flockwise.net.run import run_folder; run_folder(Path(sys.argv[1]))",
-                str(self.home(name)),
-            ],
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")},
-        )
-
-    def home(self, name):
-        return self.folder / "agents" / name
-
-    def end(self, name, number=signal.SIGTERM):
-        process = self.running.pop(name)
-        process.send_signal(number)
-        return process.wait(30)
-
-    def host(self, name):
-        """What the host wrote last; nothing before it did."""
-        try:
-            status = json.loads((self.home(name) / "state" / "status.json").read_text())
-        except FileNotFoundError:
-            return None
-        return status if name in self.running and status["pid"] == self.running[name].pid else None
-
-    def agent(self, name):
-        host = self.host(name)
-        return None if host is None else host["agents"][0]
-
-    def wait(self, name, condition, seconds=60):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            agent = self.agent(name)
-            if agent is not None and condition(agent):
-                return agent
-            time.sleep(0.05)
-        raise AssertionError(f"{name}: it did not happen in time; last seen: {self.agent(name)}")
-
-
-@contextmanager
-def processes(tmp_path, names=NAMES, tick_rate=5.0, updates=None):
-    random = np.random.default_rng(0)
-    members = [
-        Member(
-            name, random.uniform(-0.5, 0.5, (5, 3)), np.array([1.0, -1, 1, -1, 1]), None, f"127.0.0.1:{port}"
-        )
-        for name, port in zip(names, free_ports(len(names)), strict=True)
-    ]
-    edges = np.array([(i, i + 1) for i in range(len(names) - 1)])
-    graph = SimilarityGraph.from_edges(len(names), edges, np.ones(len(edges)))
-    task = Task("logistic", 1.0, 10, "none", feature_bound=1.0, updates=updates)
-    create_network(tmp_path / "net", NETWORK, members, graph, task, dimension=3, tick_rate=tick_rate)
-    started = Processes(tmp_path / "net")
-    try:
-        yield started
-    finally:
-        for process in started.running.values():
-            process.kill()
-            process.wait()
+def three_in_a_row(tmp_path, *, tick_rate=5.0, updates=None):
+    graph = SimilarityGraph.from_edges(3, np.array(PATH), np.ones(2))
+    addresses = free_addresses("127.0.0.1", 3)
+    return RealNetwork(tmp_path / "net", addresses, graph=graph, tick_rate=tick_rate, updates=updates)
 
 
 @pytest.mark.network
@@ -484,45 +407,42 @@ class TestProcesses:
     """Real processes that are told to stop, killed, stopped in their tracks and started again."""
 
     def test_a_killed_agent_is_missed_and_goes_on_where_it_was(self, tmp_path):
-        with processes(tmp_path) as agents:
-            for name in NAMES:
-                agents.start(name)
-            agents.wait("ben", lambda ben: ben["neighbors_up"] == 2 and ben["releases"] >= 5)
-            known = agents.wait("carl", lambda carl: carl["releases"] >= 5)["releases"]
-            agents.end("carl", signal.SIGKILL)
-            before = agents.wait("ben", lambda ben: ben["neighbors_up"] == 1)
-            agents.wait("ben", lambda ben: ben["releases"] > before["releases"])
-            agents.start("carl")
-            agents.wait("ben", lambda ben: ben["neighbors_up"] == 2)
-            assert agents.wait("carl", lambda carl: carl["neighbors_up"] == 1)["releases"] >= known
-            # Nothing of what ben sent or got was refused: numbers went on where they were.
-            assert agents.wait("ben", lambda ben: True)["dropped"] == {}
-            assert [agents.end(name) for name in NAMES] == [0, 0, 0]
+        network = three_in_a_row(tmp_path)
+        with Processes(network) as agents:
+            agents.start(*network.names)
+            agents.wait("agent1", lambda one: one["neighbors_up"] == 2 and one["releases"] >= 5)
+            known = agents.wait("agent2", lambda one: one["releases"] >= 5)["releases"]
+            agents.kill("agent2")
+            before = agents.wait("agent1", lambda one: one["neighbors_up"] == 1)
+            agents.wait("agent1", lambda one: one["releases"] > before["releases"])
+            agents.start("agent2")
+            agents.wait("agent1", lambda one: one["neighbors_up"] == 2)
+            assert agents.wait("agent2", lambda one: one["neighbors_up"] == 1)["releases"] >= known
+            # Nothing that agent1 sent or got was refused: numbers went on where they were.
+            assert agents.wait("agent1", lambda one: True)["dropped"] == {}
+            agents.stop()
 
     def test_a_late_joiner_gets_the_last_message_at_once(self, tmp_path):
         """The others make two updates and then never wake again: only greetings can carry their models."""
-        with processes(tmp_path, tick_rate=20.0, updates=2) as agents:
-            agents.start("anna")
-            agents.start("carl")
-            for name in ("anna", "carl"):
-                agents.wait(name, lambda agent: agent["updates"] == 2)
-            agents.start("ben")
-            agents.wait("ben", lambda ben: ben["neighbors_up"] == 2)
-            assert agents.end("ben") == 0
-            with sqlite3.connect(agents.home("ben") / "state" / "state.sqlite") as store:
-                received = dict(store.execute("SELECT sender, data FROM received"))
-            store.close()
-            assert set(received) == {"anna", "carl"}
+        network = three_in_a_row(tmp_path, tick_rate=20.0, updates=2)
+        with Processes(network) as agents:
+            agents.start("agent0", "agent2")
+            for name in ("agent0", "agent2"):
+                agents.wait(name, lambda one: one["updates"] == 2)
+            agents.start("agent1")
+            agents.wait("agent1", lambda one: one["neighbors_up"] == 2)
+            agents.stop("agent1")
+            assert set(network.held_by("agent1")) == {"agent0", "agent2"}
 
     def test_an_agent_that_hangs_is_given_up_and_welcomed_back(self, tmp_path):
-        with processes(tmp_path) as agents:
-            for name in NAMES:
-                agents.start(name)
-            agents.wait("ben", lambda ben: ben["neighbors_up"] == 2)
-            agents.running["carl"].send_signal(signal.SIGSTOP)
-            agents.wait("ben", lambda ben: ben["neighbors_up"] == 1)
-            agents.running["carl"].send_signal(signal.SIGCONT)
-            agents.wait("ben", lambda ben: ben["neighbors_up"] == 2)
+        network = three_in_a_row(tmp_path)
+        with Processes(network) as agents:
+            agents.start(*network.names)
+            agents.wait("agent1", lambda one: one["neighbors_up"] == 2)
+            agents.signal("agent2", signal.SIGSTOP)
+            agents.wait("agent1", lambda one: one["neighbors_up"] == 1)
+            agents.signal("agent2", signal.SIGCONT)
+            agents.wait("agent1", lambda one: one["neighbors_up"] == 2)
 
     def test_what_an_unexpected_error_says_is_written_nowhere(self, tmp_path):
         """It may have been computed from the data; its kind and its place are enough to find it."""
@@ -539,15 +459,15 @@ class TestProcesses:
             "Host.run = run\n"
             "main()"
         )
-        with processes(tmp_path, ("anna", "ben")) as agents:
-            done = subprocess.run(
-                [sys.executable, "-c", code, "agent", "run", str(agents.home("anna"))],
-                env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            log = (agents.home("anna") / "state" / "events.log").read_text()
+        home = three_in_a_row(tmp_path).path("agent0")
+        done = subprocess.run(
+            [sys.executable, "-c", code, "agent", "run", str(home)],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        log = (home / "state" / "events.log").read_text()
         assert done.returncode == 1
         assert "ZeroDivisionError at <string>:4" in done.stderr
         (event,) = [json.loads(line) for line in log.splitlines() if "unexpected error" in line]

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import zenoh
-from tests.network.hosts import MAX_BYTES, NETWORK, Recorder, World, enemy, free_ports, keys_of, until
+from tests.network.hosts import MAX_BYTES, NETWORK, LoopbackHosts, enemy, keys_of, until
 from tests.network.processes import DIMENSION, TOLERANCE, Processes, RealNetwork, wait_for
 from tests.network.signers import Signer
+from tests.network.world import Recorder
 
 import flockwise.net
 from flockwise.net.folder import signing_key_of
@@ -67,7 +68,7 @@ def test_who_has_no_certificate_of_ours_is_counted_and_changes_nothing(tmp_path)
     """Real processes; at the end every agent holds the last models of its neighbors and of nobody else."""
     network = RealNetwork(tmp_path / "net", free_addresses("127.0.0.1", 3), tick_rate=100.0)
     ours = TlsFiles.of(network.path("agent0") / "identity").authority
-    theirs = World(tmp_path / "theirs", {"agent1": ["agent1"]}, authority=Authority.new(NETWORK))
+    theirs = LoopbackHosts(tmp_path / "theirs", {"agent1": ["agent1"]}, authority=Authority.new(NETWORK))
     address = json.loads((network.folder / "authority" / "network.json").read_text())["addresses"][0]
     tries = {
         "peer sent no certificates": lambda: knock(address, ours),
@@ -106,7 +107,7 @@ async def hostile_south(world):
     async with world.running(EDGES) as (links, agents):
         await links["south"].close()
         async with enemy(
-            world.files("south"), world.files("north").authority, world.address("north")
+            world.files("south"), world.files("north").authority, world.addresses["north"]
         ) as session:
             await until(lambda: len(session.info.peers_zid()) == 1)
             yield links, agents, session
@@ -129,10 +130,10 @@ class TestEnemies:
 
     def test_without_a_certificate_there_is_no_link(self, tmp_path):
         async def main():
-            world = World(tmp_path, HOSTS)
+            world = LoopbackHosts(tmp_path, HOSTS)
             async with (
                 world.running(EDGES) as (links, agents),
-                enemy(None, world.files("north").authority, world.address("north")) as session,
+                enemy(None, world.files("north").authority, world.addresses["north"]) as session,
             ):
                 await self.speak(session)
                 assert not session.info.peers_zid()
@@ -142,13 +143,13 @@ class TestEnemies:
 
     def test_a_certificate_of_another_authority_opens_no_link(self, tmp_path):
         async def main():
-            world = World(tmp_path / "ours", HOSTS)
-            theirs = World(tmp_path / "theirs", HOSTS, authority=Authority.new(NETWORK))
+            world = LoopbackHosts(tmp_path / "ours", HOSTS)
+            theirs = LoopbackHosts(tmp_path / "theirs", HOSTS, authority=Authority.new(NETWORK))
             # It trusts our authority, or it would not even try; but its own certificate is of the other one.
             async with (
                 world.running(EDGES) as (links, agents),
                 enemy(
-                    theirs.files("east"), world.files("north").authority, world.address("north")
+                    theirs.files("east"), world.files("north").authority, world.addresses["north"]
                 ) as session,
             ):
                 await self.speak(session)
@@ -159,11 +160,13 @@ class TestEnemies:
 
     def test_a_host_that_is_no_neighbor_is_counted_and_hears_and_says_nothing(self, tmp_path):
         async def main():
-            world = World(tmp_path, {**HOSTS, "west": ["mallory"]})
+            world = LoopbackHosts(tmp_path, {**HOSTS, "west": ["mallory"]})
             overheard = []
             async with (
                 world.running(EDGES) as (links, agents),
-                enemy(world.files("west"), world.files("north").authority, world.address("north")) as session,
+                enemy(
+                    world.files("west"), world.files("north").authority, world.addresses["north"]
+                ) as session,
             ):
                 watching = session.declare_subscriber(
                     "**", zenoh.handlers.Callback(overheard.append), allowed_origin=zenoh.Locality.REMOTE
@@ -181,7 +184,7 @@ class TestEnemies:
 
     def test_a_neighboring_host_cannot_speak_under_another_hosts_name(self, tmp_path):
         async def main():
-            world = World(tmp_path, HOSTS)
+            world = LoopbackHosts(tmp_path, HOSTS)
             async with hostile_south(world) as (_, agents, session):
                 await self.speak(session, host="east", agent="ben")
                 return agents["anna"].heard(), agents["ada"].heard(), agents["anna"].up()
@@ -190,7 +193,7 @@ class TestEnemies:
 
     def test_odd_keys_below_its_own_name_are_counted_and_nobody_turns_deaf(self, tmp_path):
         async def main():
-            world = World(tmp_path, HOSTS)
+            world = LoopbackHosts(tmp_path, HOSTS)
             async with hostile_south(world) as (links, agents, session):
                 root = keys_of("south").model("carl").rsplit("/", 2)[0]
                 tokens = []  # held on to, for a token that nobody holds is gone
@@ -206,7 +209,7 @@ class TestEnemies:
 
     def test_a_neighboring_host_that_speaks_for_an_agent_of_another_one_is_counted(self, tmp_path):
         async def main():
-            world = World(tmp_path, HOSTS)
+            world = LoopbackHosts(tmp_path, HOSTS)
             async with hostile_south(world) as (links, agents, session):
                 await self.speak(session, host="south", agent="ben")
                 return agents["anna"].heard(), agents["anna"].up(), links["north"].dropped("anna")
@@ -218,7 +221,7 @@ class TestEnemies:
 
     def test_greetings_to_made_up_names_take_no_memory(self, tmp_path):
         async def main():
-            world = World(tmp_path, HOSTS)
+            world = LoopbackHosts(tmp_path, HOSTS)
             async with hostile_south(world) as (links, _, session):
                 for sender in ("ben", "carl", "nobody"):
                     for i in range(500):
@@ -236,12 +239,12 @@ class TestEnemies:
         """
 
         async def main():
-            world = World(tmp_path, {"north": ["anna"], "east": ["ben"], "west": ["mallory"]})
+            world = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben"], "west": ["mallory"]})
             links = {"north": world.link("north"), "east": world.link("east")}
             agents = {"anna": Recorder(), "ben": Recorder()}
-            (nowhere,) = free_ports(1)
+            (nowhere,) = free_addresses("127.0.0.1", 1)
             anna = next(place for place in world.places if place.name == "anna")
-            links["east"].learn([replace(anna, address=f"127.0.0.1:{nowhere}")])
+            links["east"].learn([replace(anna, address=nowhere)])
             links["north"].attach("anna", agents["anna"], ["ben"])
             links["east"].attach("ben", agents["ben"], ["anna"])
             async with AsyncExitStack() as opened:
@@ -253,7 +256,7 @@ class TestEnemies:
                 async with enemy(
                     world.files("west"),
                     world.files("north").authority,
-                    world.address("north"),
+                    world.addresses["north"],
                     identifier=identifier,
                 ) as session:
                     await self.speak(session)
@@ -267,7 +270,7 @@ class TestEnemies:
         """Above its own limit zenoh drops it, tells nobody, and keeps the link: there is nothing to count."""
 
         async def main():
-            async with World(tmp_path, HOSTS).running(EDGES) as (links, agents):
+            async with LoopbackHosts(tmp_path, HOSTS).running(EDGES) as (links, agents):
                 links["east"].publish("ben", b"x" * 60_000)
                 links["east"].publish("ben", b"x" * 20_000_000)
                 links["east"].publish("ben", b"short")
@@ -278,7 +281,7 @@ class TestEnemies:
 
     def test_a_flood_is_counted_and_others_are_heard(self, tmp_path):
         async def main():
-            async with World(tmp_path, HOSTS).running(EDGES) as (links, agents):
+            async with LoopbackHosts(tmp_path, HOSTS).running(EDGES) as (links, agents):
                 inbox = session_of(links["north"]).inbox
                 session = session_of(links["east"])
                 flood = asyncio.to_thread(
@@ -395,13 +398,13 @@ async def beside_a_liar(folder):
         async with AsyncExitStack() as links:
             liars = []
             for agent in (victim, other):
-                address = agent._resident.neighborhood.place.address
+                address = agent._participant.neighborhood.place.address
                 session = await links.enter_async_context(enemy(files, files.authority, address))
                 await until(lambda session=session: len(session.info.peers_zid()) == 1)
                 liar = Liar(network, "agent2", session)
                 for number in (1, 2):
                     liar.say(liar.honest(number))
-                intake = agent._resident.node.intake
+                intake = agent._participant.node.intake
                 await until(lambda intake=intake: intake.last_number("agent2") == 2)
                 liars.append(liar)
             yield victim, other, liars[0]
@@ -411,9 +414,9 @@ async def outcome(victim, other):
     """Once both have learned for long enough to be where they end."""
     so_far = min(victim.status.updates, other.status.updates)
     await until(lambda: min(victim.status.updates, other.status.updates) >= so_far + 200, seconds=60)
-    node = victim._resident.node
-    other._resident.node.agent.next_tick = None  # its last message is the one that the victim is to hold
-    sent = other._resident.node.sent
+    node = victim._participant.node
+    other._participant.node.agent.next_tick = None  # its last message is the one that the victim is to hold
+    sent = other._participant.node.sent
     await until(lambda: node.intake.last_number("agent1") == sent.number)
     return Outcome(
         np.stack([victim.released, other.released]),

@@ -5,49 +5,55 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.network.signers import NETWORK, Signer
+from tests.network.world import (
+    SAMPLES,
+    EverySecond,
+    FullDisk,
+    MemoryWorld,
+    named,
+    samples_of,
+    settings_of,
+)
 from tests.support import random_problem
 
-from flockwise.data import Population
 from flockwise.engine import Conditions
-from flockwise.engine.reference import ReferenceEngine, SimulatedClock
+from flockwise.engine.base import RunSettings
+from flockwise.engine.reference import SimulatedClock
+from flockwise.engine.reference.descent import DescentRun
 from flockwise.errors import LedgerError, NetworkError, PrivacyError
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, PrivateUpdates
-from flockwise.net.intake import Intake, NeighborKey
-from flockwise.net.learner import Protection, Settings, make_agent
-from flockwise.net.memory import MemoryNetwork
-from flockwise.net.node import GREETING_GAP, GREETING_PERIOD, PATIENCE, WRITING_GAP, Node
-from flockwise.net.outbox import GateOutbox, PlainOutbox, Signer
-from flockwise.net.signing import new_signing_key, public_key_of
-from flockwise.net.store import MemoryStore
-from flockwise.net.time import SECOND, ManualTime, PoissonClock, RealTime
-from flockwise.net.wire import Greeting, ModelBody, PrivacyLabel, greet, open_greeting, open_signed, sign
-from flockwise.objective import Logistic, Problem, Quadratic
+from flockwise.net.folder import OwnBudget
+from flockwise.net.node import GREETING_GAP, GREETING_PERIOD, PATIENCE, WRITING_GAP
+from flockwise.net.settings import NetworkSettings
+from flockwise.net.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
+from flockwise.net.time import SECOND, PoissonClock, RealTime
+from flockwise.net.wire import Greeting, PrivacyLabel, greet, open_greeting, open_signed
+from flockwise.objective import Objective, Problem, Quadratic
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.gate import Gate
-from flockwise.privacy.ledger import MemoryLedger
-from flockwise.privacy.mechanisms import Gaussian
-from flockwise.privacy.messages import decode, encode
-from flockwise.privacy.noise import SimulatedNoise
-from flockwise.privacy.plan import Plan
+from flockwise.privacy.messages import decode
 
-NETWORK = "test"
-SETTINGS = Settings(Quadratic(), tradeoff=1.0, max_samples=4, feature_bound=1.0)
-KEYS = {name: new_signing_key() for name in ("anna", "ben", "carl")}
-POINTS = np.array([[0.5, 0.5], [0.1, -0.7], [-0.3, 0.2], [0.6, 0.0]])
-TARGETS = np.array([1.0, -0.5, 0.3, 2.0])
 UPDATES = 5
+BUDGET = OwnBudget(epsilon=1.0, delta=1e-3, updates=UPDATES, clip=1.0)
 
 
-class EverySecond:
-    def next_tick(self, updates, now):
-        return now + SECOND
+def around_anna(*, private=False, weights=None, version=1):
+    """Anna and her neighbors, as the roster has them."""
+    weights = {"ben": 1.0, "carl": 2.0} if weights is None else weights
+    label: PrivacyLabel = "dp" if private else "none"
+    settings = NetworkSettings(Objective(Quadratic(), max_samples=4, feature_bound=1.0), label)
+    edges = np.array([(0, 1 + i) for i in range(len(weights))])
+    graph = SimilarityGraph.from_edges(1 + len(weights), edges, np.array([*weights.values()]))
+    samples, privacy = dict.fromkeys(["anna", *weights], SAMPLES), BUDGET if private else None
+    return define_agents(settings, graph, samples, privacy, network=NETWORK, version=version)
 
 
-class FakeTransport:
-    """Remembers what was sent."""
+class RecordingNetwork(MemoryNetwork):
+    """Delivers nothing, and remembers what was sent."""
 
     def __init__(self):
+        super().__init__()
         self.published = []
         self.greetings = []
 
@@ -58,85 +64,31 @@ class FakeTransport:
         self.greetings.append((receiver, open_greeting(data, len(data))))
 
 
-class FullDisk(MemoryStore):
-    """Cannot write while it is full."""
+class AnnaAlone(MemoryWorld):
+    """Anna's node runs; the test plays her neighbors."""
 
-    is_full = False
-
-    def save_sent(self, sent):
-        self._check()
-        super().save_sent(sent)
-
-    def save_received(self, received, forgotten=()):
-        self._check()
-        super().save_received(received, forgotten)
-
-    def _check(self):
-        if self.is_full:
-            raise NetworkError("the disk is full")
-
-
-class FailingLedger(MemoryLedger):
-    fails = False
-
-    def _store_entry(self, row, after):
-        if self.fails:
-            raise LedgerError("the disk is full")
-
-
-def neighbor_keys(weights):
-    return {name: NeighborKey(public_key_of(KEYS[name]), weight) for name, weight in weights.items()}
-
-
-class Bench:
-    """Anna's node, and hands to play her neighbors."""
-
-    gate: Any
-    ledger: Any
-    store: Any
-
-    def __init__(self, *, private=False, store=None, ledger=None, weights=None):
-        self.time, self.transport = ManualTime(), FakeTransport()
-        self.store = FullDisk() if store is None else store
-        self.ledger = (FailingLedger("anna") if ledger is None else ledger) if private else None
+    def __init__(self, *, private=False, memory=None, weights=None):
+        self.transport = RecordingNetwork()
+        super().__init__(around_anna(private=private, weights=weights), network=self.transport)
         self.label: PrivacyLabel = "dp" if private else "none"
-        weights = {"ben": 1.0, "carl": 2.0} if weights is None else weights
-        clock, problem = EverySecond(), SETTINGS.problem(POINTS, TARGETS)
-        signer = Signer(NETWORK, "anna", self.label, KEYS["anna"])
-        protection, self.gate = None, None
-        if self.ledger is not None:
-            plan = Plan.fitting(Budget(1.0, 1e-3), Gaussian(0.5, 1.0), accountant="gdp", updates=UPDATES)
-            self.gate = Gate(plan, self.ledger, SimulatedNoise(0, 0), start=np.zeros(2))
-            protection = Protection(self.gate, 1.0)
-        ties: dict[Any, float] = weights
-        self.agent = make_agent("anna", problem, ties, clock, protection=protection)
-        if self.ledger is None:
-            outbox = PlainOutbox(signer, self.store, self.agent.model)
+        if memory is None:
+            self.memories["anna"].store = FullDisk()
         else:
-            outbox = GateOutbox(signer, self.gate, self.ledger)
-        intake = Intake(
-            "anna",
-            NETWORK,
-            2,
-            [self.label],
-            neighbor_keys(weights),
-            1e6,
-            public_key=public_key_of(KEYS["anna"]),
-            clock=self.time.now,
-        )
-        self.node = Node(self.agent, clock, intake, outbox, self.store, self.transport, self.time)
-        self.node.start(0)
+            self.memories["anna"] = memory
+        self.start("anna")
+        self.node = self["anna"].node
+        self.agent = self.node.agent
 
-    def run(self, seconds):
-        end = self.time.now() + round(seconds * SECOND)
-        while (wake := self.node.next_wake()) is not None and wake <= end:
-            self.time.move_to(max(wake, self.time.now()))
-            self.node.tick(self.time.now())
-        self.time.move_to(end)
+    @property
+    def store(self) -> Any:
+        return self.memories["anna"].store
+
+    @property
+    def ledger(self):
+        return self.memories["anna"].ledger
 
     def model(self, sender, number, values):
-        payload = encode(number, np.array(values, float))
-        return sign(ModelBody(NETWORK, sender, number, self.label, payload), KEYS[sender])
+        return Signer(sender).model(number, values, privacy=self.label)
 
     def greeting(self, weight, mine=None, yours=None):
         return greet(Greeting(weight, 0, mine, yours))
@@ -154,130 +106,104 @@ class Bench:
 # The same agents as in the simulator
 
 
-def equal_to_the_simulator(problem, method, *, limit=12, seed=3):
+def equal_to_the_simulator(problem, method, privacy=None, *, limit=12, seed=3):
     """Nodes on a network in memory, on the clocks of the simulator, against its oracle."""
-    descent = method.prepare(problem)
     table = Conditions().table(problem.n_agents)
-    engine = ReferenceEngine(descent, table, seed, limit, ideal=True)
-    engine.advance(2**60)
-    time, network, nodes = ManualTime(), MemoryNetwork(), []
-    keys = [new_signing_key() for _ in range(problem.n_agents)]
-    settings = Settings(problem.loss, problem.tradeoff, problem.sample_cap, problem.feature_bound, problem.l2)
-    label: PrivacyLabel = "none" if descent.noise is None else "dp"
-    for i in range(problem.n_agents):
-        name, store = f"agent{i}", MemoryStore()
-        clock = SimulatedClock(table, np.uint64(seed), i, limit)
-        neighbors, weights = problem.graph.neighbors_of(i)
-        ties = {
-            f"agent{j}": NeighborKey(public_key_of(keys[j]), w)
-            for j, w in zip(neighbors.tolist(), weights.tolist(), strict=True)
-        }
-        signer, protection, outbox = Signer(NETWORK, name, label, keys[i]), None, None
-        if descent.noise is not None and (plan := descent.noise.plan_of(i)) is not None:
-            ledger = MemoryLedger(name)
-            gate = Gate(plan, ledger, SimulatedNoise(seed, i), start=np.zeros(problem.dimension))
-            protection = Protection(gate, descent.noise.clip)
-            outbox = GateOutbox(signer, gate, ledger)
-        agent = make_agent(
-            name,
-            settings.problem(*problem.population.samples(i)),
-            {name: key.weight for name, key in ties.items()},
-            clock,
-            protection=protection,
-        )
-        if outbox is None:
-            outbox = PlainOutbox(signer, store, agent.model)
-        intake = Intake(
-            name,
-            NETWORK,
-            problem.dimension,
-            [label],
-            ties,
-            1e6,
-            public_key=public_key_of(keys[i]),
-            clock=time.now,
-        )
-        node = Node(agent, clock, intake, outbox, store, network, time)
-        node.start(0)
-        network.attach(name, node, ties)
-        nodes.append(node)
-    network.deliver_all()
-    while True:
-        ticks = [
-            (node.agent.next_tick, i) for i, node in enumerate(nodes) if node.agent.next_tick is not None
-        ]
-        if not ticks:
-            break
-        now, i = min(ticks)
-        time.move_to(now)
-        nodes[i].tick(now)
-        network.deliver_all()
-    assert [node.agent.updates for node in nodes] == engine.updates.tolist()
-    models = np.stack([node.agent.model for node in nodes])
-    np.testing.assert_allclose(models, engine.models, rtol=0, atol=1e-10)
+    oracle = DescentRun(method.prepare(problem, seed).rule, RunSettings(seed, limit))
+    oracle.advance(2**60)
+    settings = settings_of(problem, "none" if privacy is None else "dp")
+    world = MemoryWorld(
+        define_agents(settings, problem.neighbors, named(samples_of(problem)), privacy),
+        noise=lambda number: SimulatedNoise(seed, number),
+        make_clock=lambda number, *_: SimulatedClock(table, np.uint64(seed), number, limit),
+    )
+    world.start()
+    nodes = list(world.nodes.values())
+    # In the simulator no agent hears the average that another one sends when its budget is spent.
+    conclusions = [delayed_conclusion(node) for node in nodes]
+    while any(node.agent.next_tick is not None for node in nodes):
+        world.step()
+    assert [node.agent.updates for node in nodes] == oracle.updates.tolist()
+    assert_equal_models(nodes, oracle.models)
     assert all(not node.intake.dropped for node in nodes)
+    for conclude in conclusions:
+        conclude()
+    return nodes, oracle
 
 
-def public_problem(seed):
-    drawn = random_problem(seed, n_agents=9, density=0.5)
-    samples = drawn.population
-    lengths = np.linalg.norm(samples.features, axis=1, keepdims=True)
-    scaled = Population.packed(samples.features / np.maximum(lengths, 1), samples.targets, samples.offsets)
-    return Problem(
-        scaled, drawn.graph, Logistic(), tradeoff=0.7, smoothness="public", feature_bound=1.0, l2=0.3
-    )
+def delayed_conclusion(node):
+    """Keep an agent from sending its average at the end; what makes up for it."""
+    conclude = node._outbox.conclude
+    node._outbox.conclude = lambda: None
+
+    def make_up():
+        node._outbox.conclude = conclude
+        node._conclude()
+
+    return make_up
 
 
-def test_nodes_learn_what_simulated_agents_learn():
-    equal_to_the_simulator(public_problem(4), CoordinateDescent())
+def assert_equal_models(nodes, expected):
+    found = np.stack([node.agent.model for node in nodes])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
 
 
-def test_private_nodes_release_what_simulated_agents_release():
-    """Isolated agents are left out: a simulated one spends its budget alone, a real one for nobody."""
-    weights = np.ones((6, 6)) - np.eye(6)
-    edges = np.argwhere(np.triu(weights) > 0)
-    drawn = random_problem(5, n_agents=6, n_features=2)
-    lengths = np.maximum(np.linalg.norm(drawn.population.features, axis=1, keepdims=True), 1)
-    problem = Problem(
-        Population.packed(
-            drawn.population.features / lengths, drawn.population.targets, drawn.population.offsets
-        ),
-        SimilarityGraph.from_edges(6, edges, np.linspace(0.5, 2, len(edges))),
-        Logistic(),
-        smoothness="public",
-        feature_bound=1.0,
-        l2=0.3,
-    )
-    equal_to_the_simulator(
-        problem, CoordinateDescent(privacy=PrivateUpdates(Budget(1.0, 1e-3), updates=12, clip=1.0))
-    )
+@pytest.mark.parametrize("feature_bound", [None, 1.0])
+def test_nodes_learn_what_simulated_agents_learn(feature_bound):
+    """Step sizes from the data, and from a bound that many samples are longer than."""
+    problem = random_problem(4, n_agents=9, density=0.5, l2=0.3, feature_bound=feature_bound)
+    if feature_bound is not None:
+        assert (np.linalg.norm(problem.population.features, axis=1) > feature_bound).mean() > 0.5
+    equal_to_the_simulator(problem, CoordinateDescent())
 
 
-def test_step_sizes_from_the_data_are_refused_where_releases_would_tell():
-    gate = Bench(private=True).gate
-    problem = Settings(Quadratic(), 1.0, 4, None).problem(POINTS, TARGETS)
-    with pytest.raises(PrivacyError, match="feature_bound"):
-        make_agent("anna", problem, {}, EverySecond(), protection=Protection(gate, 1.0))
+def private_problem(n_agents=6):
+    """Every agent has a neighbor: a simulated one without any spends its budget, and a real one does not."""
+    pairs = np.column_stack(np.triu_indices(n_agents, 1))
+    graph = SimilarityGraph.from_edges(n_agents, pairs, np.linspace(0.5, 2, len(pairs)))
+    drawn = random_problem(5, n_agents=n_agents, n_features=2)
+    return Problem(drawn.population, graph, Objective(l2=0.3, feature_bound=1.0))
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+@pytest.mark.parametrize("growth", ["one_budget", "batches"])
+def test_private_nodes_release_what_simulated_agents_release(growth, mechanism):
+    """To the last digits, and so is the average at the end, where one is sent.
+
+    Agents that pay by batches send none, nor does one without samples, which has nothing to hide.
+    """
+    simulated = PrivateUpdates(Budget(1.0, 1e-3), updates=12, clip=1.0, mechanism=mechanism)
+    real = OwnBudget(epsilon=1.0, delta=1e-3, updates=12, clip=1.0, growth=growth, mechanism=mechanism)
+    problem = private_problem()
+    nodes, oracle = equal_to_the_simulator(problem, CoordinateDescent(privacy=simulated), real)
+    averages = (problem.population.sample_counts > 0) & (growth == "one_budget")
+    assert averages.any() == (growth == "one_budget")
+    assert_equal_models(nodes, np.where(averages[:, None], oracle.result().models, oracle.models))
+
+
+def test_a_network_of_private_agents_needs_step_sizes_that_come_from_no_data():
+    with pytest.raises(NetworkError, match=r"objective\.feature_bound: missing"):
+        NetworkSettings(Objective(Quadratic(), max_samples=4), "dp")
 
 
 # Sending
 
 
 def test_what_is_published_is_on_disk_already():
-    bench = Bench().among_all()
+    anna = AnnaAlone().among_all()
     published = []
 
     def publish(sender, data):
-        assert bench.store.load().sent.data == data
+        assert anna.store.load().sent.data == data
         published.append(data)
 
-    bench.transport.publish = publish
-    bench.run(3)
+    anna.transport.publish = publish
+    anna.run(3)
     assert [decode(open_signed(data, len(data)).body.payload)[0] for data in published] == [1, 2, 3]
 
 
 def test_the_first_update_waits_a_little_for_neighbors():
-    late, early = Bench(), Bench()
+    late, early = AnnaAlone(), AnnaAlone()
     late.meet("ben", 1.0)
     late.run(PATIENCE / SECOND - 0.5)
     assert late.agent.updates == 0
@@ -288,11 +214,11 @@ def test_the_first_update_waits_a_little_for_neighbors():
 
 
 def test_a_restart_goes_on_where_it_was():
-    first = Bench()
+    first = AnnaAlone()
     first.meet("ben", 1.0)
     first.node.on_published("ben", first.model("ben", 4, [1, 2]))
     first.run(WRITING_GAP / SECOND + 1)
-    again = Bench(store=first.store)
+    again = AnnaAlone(memory=first.memories["anna"])
     np.testing.assert_array_equal(again.agent.model, first.agent.model)
     assert again.agent.updates == first.agent.updates > 0
     assert again.node.sent == first.node.sent
@@ -301,14 +227,10 @@ def test_a_restart_goes_on_where_it_was():
 
 
 def test_a_private_restart_sends_the_same_bytes_at_no_cost():
-    first = Bench(private=True)
+    first = AnnaAlone(private=True)
     first.meet("ben", 1.0)
     first.run(3)
-    ledger = FailingLedger("anna")
-    ledger.grant(first.ledger.policy)
-    for entry in first.ledger.entries:
-        ledger.record(entry)
-    again = Bench(private=True, store=first.store, ledger=ledger)
+    again = AnnaAlone(private=True, memory=first.memories["anna"])
     assert again.node.sent == first.node.sent
     assert again.node.sent.number == 3
     again.meet("ben", 1.0, yours=first.node.sent.data)
@@ -316,130 +238,136 @@ def test_a_private_restart_sends_the_same_bytes_at_no_cost():
     assert again.ledger.consumed == UPDATES
 
 
-def test_a_full_disk_stops_it_and_it_still_listens():
-    bench = Bench().among_all()
-    bench.run(2)
-    bench.store.is_full = True
-    bench.run(5)
-    assert bench.node.obstacle == "store"
-    assert len(bench.transport.published) == 2
-    bench.node.on_published("ben", bench.model("ben", 1, [1, 1]))
-    assert bench.agent.neighbors["ben"].number == 1
-    bench.store.is_full = False
-    bench.run(5)
-    assert bench.store.load().received["ben"] == bench.model("ben", 1, [1, 1])
-    assert bench.node.obstacle == "store"  # until it is started again
+def test_an_agent_on_a_full_disk_stops_releasing_and_still_listens():
+    anna = AnnaAlone().among_all()
+    anna.run(2)
+    anna.store.is_full = True
+    anna.run(5)
+    assert anna.node.obstacle == "store"
+    assert len(anna.transport.published) == 2
+    anna.node.on_published("ben", anna.model("ben", 1, [1, 1]))
+    assert anna.agent.neighbors["ben"].number == 1
+    anna.store.is_full = False
+    anna.run(5)
+    assert anna.store.load().received["ben"] == anna.model("ben", 1, [1, 1])
+    assert anna.node.obstacle == "store"  # until it is started again
 
 
-def test_a_failing_ledger_stops_it():
-    bench = Bench(private=True)
-    bench.meet("ben", 1.0)
-    bench.run(1.5)
-    bench.ledger.fails = True
-    bench.run(5)
-    assert bench.node.obstacle == "ledger"
-    assert len(bench.transport.published) == 1
+def test_an_agent_whose_ledger_cannot_be_written_stops_releasing():
+    anna = AnnaAlone(private=True)
+    anna.meet("ben", 1.0)
+    anna.run(1.5)
+
+    def fail(row, after):
+        raise LedgerError("the disk is full")
+
+    anna.ledger._store_entry = fail
+    anna.run(5)
+    assert anna.node.obstacle == "ledger"
+    assert len(anna.transport.published) == 1
 
 
 def test_a_spent_budget_ends_in_silence():
-    bench = Bench(private=True)
-    bench.meet("ben", 1.0)
-    bench.run(20)
-    assert len(bench.transport.published) == UPDATES
-    assert bench.node.obstacle is None
-    bench.node.on_published("ben", bench.model("ben", 9, [1, 1]))
-    assert bench.agent.neighbors["ben"].number == 9
+    anna = AnnaAlone(private=True)
+    anna.meet("ben", 1.0)
+    anna.run(20)
+    numbers = [decode(open_signed(data, len(data)).body.payload)[0] for data in anna.transport.published]
+    assert numbers == [*range(1, UPDATES + 1), UPDATES + 1]  # the last one is an average of releases
+    assert anna.ledger.consumed == UPDATES
+    assert anna.node.obstacle is None
+    anna.node.on_published("ben", anna.model("ben", 9, [1, 1]))
+    assert anna.agent.neighbors["ben"].number == 9
 
 
 def test_only_the_gate_makes_messages_of_an_agent_with_a_budget():
-    bench = Bench(private=True)
-    plain = Bench().agent.on_tick(0)[0]
+    anna = AnnaAlone(private=True)
+    plain = AnnaAlone().agent.on_tick(0)[0]
     with pytest.raises(PrivacyError, match="did not come from its gate"):
-        bench.node._outbox.ready(plain)
+        anna.node._outbox.ready(plain)
 
 
 # Waiting for listeners and for what they know
 
 
-def test_nothing_is_spent_for_nobody():
-    bench = Bench(private=True)
-    bench.run(30)
-    assert bench.ledger.consumed == 0
-    bench.meet("ben", 1.0)
-    bench.run(3)
-    assert bench.ledger.consumed == 3
-    bench.node.on_presence("ben", False)
-    bench.run(30)
-    assert bench.ledger.consumed == 3
+def test_a_private_agent_releases_only_while_a_neighbor_is_connected():
+    anna = AnnaAlone(private=True)
+    anna.run(30)
+    assert anna.ledger.consumed == 0
+    anna.meet("ben", 1.0)
+    anna.run(3)
+    assert anna.ledger.consumed == 3
+    anna.node.on_presence("ben", False)
+    anna.run(30)
+    assert anna.ledger.consumed == 3
 
 
-def test_every_neighbor_that_is_up_is_asked_first():
-    bench = Bench(private=True)
-    bench.meet("ben", 1.0)
-    bench.node.on_presence("carl", True)
-    bench.run(3)
-    assert bench.ledger.consumed == 0
-    bench.node.on_greeting("carl", bench.greeting(2.0, bench.model("carl", 0, [0, 0])))
-    bench.run(1)
-    assert bench.ledger.consumed == 1
+def test_a_private_agent_waits_for_the_greetings_of_all_connected_neighbors():
+    anna = AnnaAlone(private=True)
+    anna.meet("ben", 1.0)
+    anna.node.on_presence("carl", True)
+    anna.run(3)
+    assert anna.ledger.consumed == 0
+    anna.node.on_greeting("carl", anna.greeting(2.0, anna.model("carl", 0, [0, 0])))
+    anna.run(1)
+    assert anna.ledger.consumed == 1
 
 
-def test_one_that_stays_silent_is_not_waited_for_for_ever():
-    bench = Bench(private=True)
-    bench.meet("ben", 1.0)
-    bench.node.on_presence("carl", True)
-    bench.run(PATIENCE / SECOND + 1)
-    assert bench.ledger.consumed > 0
+def test_a_connected_neighbor_that_stays_silent_is_waited_for_only_so_long():
+    anna = AnnaAlone(private=True)
+    anna.meet("ben", 1.0)
+    anna.node.on_presence("carl", True)
+    anna.run(PATIENCE / SECOND + 1)
+    assert anna.ledger.consumed > 0
 
 
-def test_one_answer_at_least_is_needed():
-    bench = Bench(private=True)
-    bench.node.on_presence("carl", True)
-    bench.run(180)
-    assert bench.ledger.consumed == 0
+def test_a_private_agent_needs_the_greeting_of_at_least_one_neighbor():
+    anna = AnnaAlone(private=True)
+    anna.node.on_presence("carl", True)
+    anna.run(180)
+    assert anna.ledger.consumed == 0
 
 
-def test_one_that_does_not_answer_is_asked_again_and_ever_more_rarely():
-    bench, times = Bench(private=True), []
-    bench.transport.send = lambda sender, receiver, data: times.append(bench.time.now())
-    bench.node.on_presence("carl", True)
-    bench.run(150)
+def test_a_neighbor_that_does_not_answer_is_greeted_again_at_growing_intervals():
+    anna, times = AnnaAlone(private=True), []
+    anna.transport.send = lambda sender, receiver, data: times.append(anna.time.now())
+    anna.node.on_presence("carl", True)
+    anna.run(150)
     gaps = [(later - time) / GREETING_GAP for time, later in pairwise(times)]
     assert gaps == [1, 2, 4, 8, 16, 30, 30, 30]
-    bench.node.on_presence("carl", False)
-    bench.node.on_presence("carl", True)
-    bench.run(GREETING_GAP / SECOND)
+    anna.node.on_presence("carl", False)
+    anna.node.on_presence("carl", True)
+    anna.run(GREETING_GAP / SECOND)
     assert times[-1] - times[-2] == GREETING_GAP
 
 
-def test_a_ledger_that_is_behind_never_releases_again():
-    old, new = Bench(private=True), Bench(private=True)
-    for bench in (old, new):
-        bench.meet("ben", 1.0)
+def test_an_agent_whose_ledger_is_an_old_copy_never_releases_again():
+    old, new = AnnaAlone(private=True), AnnaAlone(private=True)
+    for anna in (old, new):
+        anna.meet("ben", 1.0)
     new.run(4)
     old.run(1)
     old.node.on_greeting("ben", old.greeting(1.0, yours=new.node.sent.data))
     assert old.node.obstacle == "behind"
     old.run(60)
     assert old.ledger.consumed == 1
-    assert old.store.load().behind == 4
-    ledger = FailingLedger("anna")
-    ledger.grant(old.ledger.policy)
-    again = Bench(private=True, store=old.store, ledger=ledger)
+    assert old.store.load().newer_release == 4
+    restored = AgentMemory("anna")
+    restored.store = old.store
+    again = AnnaAlone(private=True, memory=restored)
     again.meet("ben", 1.0)
     again.run(60)
     assert again.node.obstacle == "behind"
     assert again.ledger.consumed == 0
 
 
-def test_another_release_under_a_number_of_its_own_shows_that_it_is_behind():
+def test_another_release_under_its_own_number_shows_an_agent_that_its_ledger_is_an_old_copy():
     """An old copy that has gone on by itself: same number, another noise."""
-    one, other = Bench(private=True), Bench(private=True)
+    one, other = AnnaAlone(private=True), AnnaAlone(private=True)
     one.meet("ben", 1.0)
     other.meet("carl", 2.0)
     other.node.on_published("carl", other.model("carl", 3, [5, 5]))
-    for bench in (one, other):
-        bench.run(2)
+    for anna in (one, other):
+        anna.run(2)
     assert one.node.sent.number == other.node.sent.number
     assert one.node.sent.data != other.node.sent.data
     one.run(1)
@@ -447,17 +375,17 @@ def test_another_release_under_a_number_of_its_own_shows_that_it_is_behind():
     assert one.node.obstacle == "behind"
 
 
-def test_own_releases_shown_again_are_no_reason_to_stop():
-    bench = Bench(private=True)
-    bench.meet("ben", 1.0)
-    bench.run(2)
-    for data in (*bench.transport.published, bench.model("anna", 0, [0, 0])):
-        bench.node.on_greeting("ben", bench.greeting(1.0, yours=data))
-    assert bench.node.obstacle is None
+def test_an_agent_goes_on_when_neighbors_show_it_releases_that_it_knows():
+    anna = AnnaAlone(private=True)
+    anna.meet("ben", 1.0)
+    anna.run(2)
+    for data in (*anna.transport.published, anna.model("anna", 0, [0, 0])):
+        anna.node.on_greeting("ben", anna.greeting(1.0, yours=data))
+    assert anna.node.obstacle is None
 
 
-def test_without_privacy_a_later_own_model_is_taken_back():
-    new, old = Bench().among_all(), Bench().among_all()
+def test_without_privacy_an_agent_goes_on_from_a_later_model_of_its_own_that_a_neighbor_holds():
+    new, old = AnnaAlone().among_all(), AnnaAlone().among_all()
     new.run(5)
     old.run(2)
     old.node.on_presence("ben", True)
@@ -472,107 +400,93 @@ def test_without_privacy_a_later_own_model_is_taken_back():
 # Greetings
 
 
-def test_who_comes_up_is_shown_the_last_message():
-    bench = Bench()
-    bench.run(2)
-    bench.node.on_published("ben", bench.model("ben", 3, [1, 1]))
-    bench.node.on_presence("ben", True)
-    ((receiver, greeting),) = bench.transport.greetings
+def test_a_neighbor_that_connects_is_sent_the_last_message():
+    anna = AnnaAlone()
+    anna.run(2)
+    anna.node.on_published("ben", anna.model("ben", 3, [1, 1]))
+    anna.node.on_presence("ben", True)
+    ((receiver, greeting),) = anna.transport.greetings
     assert receiver == "ben"
     assert greeting.weight == 1.0
-    assert greeting.mine == bench.node.sent.data
-    assert greeting.yours == bench.model("ben", 3, [1, 1])
+    assert greeting.mine == anna.node.sent.data
+    assert greeting.yours == anna.model("ben", 3, [1, 1])
 
 
-def test_who_is_silent_greets_its_neighbors_from_time_to_time():
-    bench = Bench()
-    bench.meet("ben", 1.0)
-    bench.agent.next_tick = None
-    bench.run(5 * GREETING_PERIOD / SECOND + 1)
-    assert len(bench.transport.greetings) == 6
+def test_an_agent_that_publishes_nothing_greets_its_neighbors_from_time_to_time():
+    anna = AnnaAlone()
+    anna.meet("ben", 1.0)
+    anna.agent.next_tick = None
+    anna.run(5 * GREETING_PERIOD / SECOND + 1)
+    assert len(anna.transport.greetings) == 6
 
 
-def test_who_publishes_need_not_greet():
-    bench = Bench()
-    bench.meet("ben", 1.0)
-    bench.run(5 * GREETING_PERIOD / SECOND + 1)
-    assert len(bench.transport.greetings) == 1
+def test_an_agent_that_publishes_need_not_greet():
+    anna = AnnaAlone()
+    anna.meet("ben", 1.0)
+    anna.run(5 * GREETING_PERIOD / SECOND + 1)
+    assert len(anna.transport.greetings) == 1
 
 
-def test_an_answer_is_not_answered():
+def test_an_answer_to_a_greeting_is_not_answered():
     """However long it took: else two busy hosts would answer each other's answers for ever."""
-    bench = Bench()
-    bench.meet("ben", 1.0)
+    anna = AnnaAlone()
+    anna.meet("ben", 1.0)
     for is_answer, answers in ((True, 0), (False, 1)):
-        bench.run(2 * GREETING_GAP / SECOND)
-        before = len(bench.transport.greetings)
-        bench.node.on_greeting("ben", greet(Greeting(1.0, 0, None, None, is_answer)))
-        assert len(bench.transport.greetings) == before + answers
-    assert bench.transport.greetings[-1][1].is_answer
+        anna.run(2 * GREETING_GAP / SECOND)
+        before = len(anna.transport.greetings)
+        anna.node.on_greeting("ben", greet(Greeting(1.0, 0, None, None, is_answer)))
+        assert len(anna.transport.greetings) == before + answers
+    assert anna.transport.greetings[-1][1].is_answer
 
 
-def test_two_do_not_greet_each_other_for_ever():
-    time, network, nodes = ManualTime(), MemoryNetwork(), []
-    for me, other in (("ben", "carl"), ("carl", "ben")):
-        store, clock = MemoryStore(), PoissonClock(1.0, limit=0)
-        agent = make_agent(me, SETTINGS.problem(POINTS, TARGETS), {other: 1.0}, clock)
-        outbox = PlainOutbox(Signer(NETWORK, me, "none", KEYS[me]), store, agent.model)
-        intake = Intake(
-            me,
-            NETWORK,
-            2,
-            ["none"],
-            neighbor_keys({other: 1.0}),
-            1e6,
-            public_key=public_key_of(KEYS[me]),
-            clock=time.now,
-        )
-        node = Node(agent, clock, intake, outbox, store, network, time)
-        node.start(0)
-        nodes.append((me, node, other))
-    for me, node, other in nodes:
-        network.attach(me, node, [other])
-    assert network.deliver_all() == 2
-    assert all(node.neighbors_up == [other] for _, node, other in nodes)
-    network.detach("carl")
-    assert nodes[0][1].neighbors_up == []
+def test_two_agents_do_not_greet_each_other_for_ever():
+    world = MemoryWorld(around_anna(weights={"ben": 1.0}), make_clock=lambda *_: EverySecond(0))
+    world.start()
+    assert world.network.deliver_all() == 2
+    assert (world["anna"].node.neighbors_up, world["ben"].node.neighbors_up) == (["ben"], ["anna"])
+    world.kill("ben")
+    assert world["anna"].node.neighbors_up == []
 
 
-def test_another_weight_is_refused_until_both_agree():
-    bench = Bench()
-    bench.meet("ben", 9.0)
-    bench.node.on_published("ben", bench.model("ben", 1, [1, 1]))
-    assert bench.agent.neighbors["ben"].model is None
-    assert bench.node.intake.dropped["weight"] == 2
-    bench.node.set_neighbors(neighbor_keys({"ben": 9.0, "carl": 2.0}), 1)
-    assert bench.agent.neighbors["ben"].weight == 9.0
-    bench.node.on_published("ben", bench.model("ben", 2, [1, 1]))
-    assert bench.agent.neighbors["ben"].number == 2
+def neighbors_of_anna(weights):
+    return around_anna(weights=weights)["anna"].neighborhood.keys()
+
+
+def test_messages_are_refused_until_both_agents_have_the_same_weight():
+    anna = AnnaAlone()
+    anna.meet("ben", 9.0)
+    anna.node.on_published("ben", anna.model("ben", 1, [1, 1]))
+    assert anna.agent.neighbors["ben"].model is None
+    assert anna.node.intake.dropped["weight"] == 2
+    anna.node.set_neighbors(neighbors_of_anna({"ben": 9.0, "carl": 2.0}), 2)
+    assert anna.agent.neighbors["ben"].weight == 9.0
+    anna.node.on_published("ben", anna.model("ben", 2, [1, 1]))
+    assert anna.agent.neighbors["ben"].number == 2
 
 
 # Rosters
 
 
-def test_who_leaves_is_forgotten_and_who_comes_is_added():
-    bench = Bench(weights={"ben": 1.0})
-    bench.node.on_published("ben", bench.model("ben", 1, [1, 1]))
-    bench.run(WRITING_GAP / SECOND + 0.1)
-    assert bench.store.load().received.keys() == {"ben"}
-    bench.node.set_neighbors(neighbor_keys({"carl": 2.0}), 1)
-    assert bench.agent.neighbors.keys() == {"carl"}
-    bench.meet("carl", 2.0)
-    bench.run(WRITING_GAP / SECOND + 0.1)
-    assert bench.store.load().received.keys() == {"carl"}
-    bench.node.on_published("ben", bench.model("ben", 2, [1, 1]))
-    assert bench.node.intake.dropped["unknown_sender"] == 1
-    assert bench.transport.greetings[-1][1].version == 1
+def test_a_newer_roster_removes_and_adds_neighbors():
+    anna = AnnaAlone(weights={"ben": 1.0})
+    anna.node.on_published("ben", anna.model("ben", 1, [1, 1]))
+    anna.run(WRITING_GAP / SECOND + 0.1)
+    assert anna.store.load().received.keys() == {"ben"}
+    anna.node.set_neighbors(neighbors_of_anna({"carl": 2.0}), 2)
+    assert anna.agent.neighbors.keys() == {"carl"}
+    anna.meet("carl", 2.0)
+    anna.run(WRITING_GAP / SECOND + 0.1)
+    assert anna.store.load().received.keys() == {"carl"}
+    anna.node.on_published("ben", anna.model("ben", 2, [1, 1]))
+    assert anna.node.intake.dropped["unknown_sender"] == 1
+    assert anna.transport.greetings[-1][1].version == 2
 
 
 def test_a_neighbor_that_left_while_the_agent_was_down_is_forgotten():
-    bench = Bench(weights={"ben": 1.0})
-    bench.node.on_published("ben", bench.model("ben", 1, [1, 1]))
-    bench.node.stop()
-    again = Bench(store=bench.store, weights={"carl": 2.0})
+    anna = AnnaAlone(weights={"ben": 1.0})
+    anna.node.on_published("ben", anna.model("ben", 1, [1, 1]))
+    anna.node.stop()
+    again = AnnaAlone(memory=anna.memories["anna"], weights={"carl": 2.0})
     again.run(WRITING_GAP / SECOND + 1)
     assert again.store.load().received == {}
 
@@ -581,43 +495,43 @@ def test_a_neighbor_that_left_while_the_agent_was_down_is_forgotten():
 
 
 def test_hostile_bytes_change_nothing():
-    bench = Bench()
-    good = bench.model("ben", 2, [1, 1])
-    bench.node.on_published("ben", good)
+    anna = AnnaAlone()
+    good = anna.model("ben", 2, [1, 1])
+    anna.node.on_published("ben", good)
     hostile = [
         b"",
         good[:-1],
-        bench.model("ben", 1, [9, 9]),
-        bench.model("carl", 7, [9, 9]),
-        bench.model("ben", 3, [np.nan, 1]),
-        bench.model("ben", 3, [1e300, 1]),
-        bench.model("ben", 3, [1, 1, 1]),
-        sign(ModelBody(NETWORK, "ben", 3, "none", encode(3, np.ones(2))), KEYS["carl"]),
-        sign(ModelBody(NETWORK, "ben", 3, "dp", encode(3, np.ones(2))), KEYS["ben"]),
-        sign(ModelBody("other", "ben", 3, "none", encode(3, np.ones(2))), KEYS["ben"]),
+        anna.model("ben", 1, [9, 9]),
+        anna.model("carl", 7, [9, 9]),
+        anna.model("ben", 3, [np.nan, 1]),
+        anna.model("ben", 3, [1e300, 1]),
+        anna.model("ben", 3, [1, 1, 1]),
+        Signer("carl").model(3, np.ones(2), sender="ben"),
+        Signer("ben").model(3, np.ones(2), privacy="dp"),
+        Signer("ben").model(3, np.ones(2), network="other"),
     ]
     for data in hostile:
-        bench.node.on_published("ben", data)
-        bench.node.on_greeting("ben", bench.greeting(1.0, data, data))
-    bench.node.on_published("eve", good)
-    bench.node.on_presence("eve", True)
-    assert bench.agent.neighbors["ben"].number == 2
-    np.testing.assert_array_equal(bench.agent.neighbors["ben"].model, [1, 1])
-    assert bench.agent.neighbors["carl"].model is None
-    assert bench.node.obstacle is None
+        anna.node.on_published("ben", data)
+        anna.node.on_greeting("ben", anna.greeting(1.0, data, data))
+    anna.node.on_published("eve", good)
+    anna.node.on_presence("eve", True)
+    assert anna.agent.neighbors["ben"].number == 2
+    np.testing.assert_array_equal(anna.agent.neighbors["ben"].model, [1, 1])
+    assert anna.agent.neighbors["carl"].model is None
+    assert anna.node.obstacle is None
 
 
 def test_received_models_are_written_together():
-    bench = Bench()
+    anna = AnnaAlone()
     writes = []
-    bench.store.save_received = lambda received, forgotten=(): writes.append(sorted(received))
+    anna.store.save_received = lambda received, forgotten=(): writes.append(sorted(received))
     for number in range(1, 6):
-        bench.node.on_published("ben", bench.model("ben", number, [1, 1]))
-        bench.node.on_published("carl", bench.model("carl", number, [1, 1]))
-    bench.run(2 * WRITING_GAP / SECOND)
+        anna.node.on_published("ben", anna.model("ben", number, [1, 1]))
+        anna.node.on_published("carl", anna.model("carl", number, [1, 1]))
+    anna.run(2 * WRITING_GAP / SECOND)
     assert writes == [["ben", "carl"]]
-    bench.node.on_published("ben", bench.model("ben", 6, [1, 1]))
-    bench.node.stop()
+    anna.node.on_published("ben", anna.model("ben", 6, [1, 1]))
+    anna.node.stop()
     assert writes == [["ben", "carl"], ["ben"]]
 
 
@@ -647,8 +561,8 @@ def test_time_does_not_go_back():
 
 
 def test_what_an_outbox_hands_out_is_what_the_agent_learned():
-    bench = Bench().among_all()
-    bench.run(1)
-    body = open_signed(bench.node.sent.data, 10_000).body
-    np.testing.assert_array_equal(decode(body.payload)[1], bench.agent.model)
-    assert bench.agent.model.any()
+    anna = AnnaAlone().among_all()
+    anna.run(1)
+    body = open_signed(anna.node.sent.data, 10_000).body
+    np.testing.assert_array_equal(decode(body.payload)[1], anna.agent.model)
+    assert anna.agent.model.any()

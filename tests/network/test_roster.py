@@ -129,7 +129,9 @@ def test_a_later_format_asks_for_a_newer_program():
     [b"{}\n", b"\xff\n", b"[" * 10**5, b'{"network": "meadow"}\n'],
 )
 def test_even_what_is_signed_has_to_be_a_roster(body):
-    data = b"flockwise roster 1\n" + AUTHORITY.sign(b"flockwise roster 1\n" + body).hex().encode() + b"\n" + body
+    data = (
+        b"flockwise roster 1\n" + AUTHORITY.sign(b"flockwise roster 1\n" + body).hex().encode() + b"\n" + body
+    )
     with pytest.raises(IdentityError, match="cannot be used"):
         read_neighborhood(data, OWN.agent, TRUST)
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from flockwise.errors import NetworkError
-from flockwise.net.store import NAME, Batch, FileStore, MemoryStore, Sent
+from flockwise.net.store import NAME, Batch, FileStore, Sent
+from flockwise.net.testing import MemoryStore
 
 BATCH = Batch(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 1.0]))
 

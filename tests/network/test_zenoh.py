@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 import zenoh
-from tests.network.hosts import MAX_BYTES, Recorder, World, keys_of, until
+from tests.network.hosts import MAX_BYTES, LoopbackHosts, keys_of, until
+from tests.network.world import Recorder
 
 from flockwise.errors import NetworkError
 from flockwise.net.identity import TlsFiles
@@ -24,7 +25,7 @@ def run(main):
 
 def test_neighbors_hear_each_other_and_nobody_else(tmp_path):
     async def main():
-        async with World(tmp_path, HOSTS).running(EDGES) as (links, agents):
+        async with LoopbackHosts(tmp_path, HOSTS).running(EDGES) as (links, agents):
             for host, names in HOSTS.items():
                 for name in names:
                     links[host].publish(name, b"model of " + name.encode())
@@ -48,11 +49,11 @@ def test_neighbors_hear_each_other_and_nobody_else(tmp_path):
 
 def test_who_leaves_is_seen_to_go_and_who_returns_to_come(tmp_path):
     async def main():
-        world = World(tmp_path, HOSTS)
-        async with world.running(EDGES) as (links, agents):
+        hosts = LoopbackHosts(tmp_path, HOSTS)
+        async with hosts.running(EDGES) as (links, agents):
             await links["east"].close()
             await until(lambda: "ben" not in agents["anna"].up() | agents["carl"].up())
-            back = world.link("east")
+            back = hosts.link("east")
             back.attach("ben", agents["ben"], ["anna", "carl"])
             links["east"] = back
             await back.refresh()
@@ -65,7 +66,7 @@ def test_who_leaves_is_seen_to_go_and_who_returns_to_come(tmp_path):
 
 def test_new_neighbors_are_heard_after_the_session_was_opened_anew(tmp_path):
     async def main():
-        async with World(tmp_path, HOSTS).running(EDGES) as (links, agents):
+        async with LoopbackHosts(tmp_path, HOSTS).running(EDGES) as (links, agents):
             assert not await links["north"].refresh()  # nothing new, nothing done
             links["north"].attach("anna", agents["anna"], ["ada", "ben", "carl"])
             links["south"].attach("carl", agents["carl"], ["ada", "anna"])
@@ -86,10 +87,8 @@ def test_new_neighbors_are_heard_after_the_session_was_opened_anew(tmp_path):
 
 def test_a_new_session_gives_up_the_old_one_and_takes_the_same_port(tmp_path):
     async def main():
-        async with World(tmp_path, {"north": ["anna"], "east": ["ben"]}).running([("anna", "ben")]) as (
-            links,
-            agents,
-        ):
+        hosts = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben"]})
+        async with hosts.running([("anna", "ben")]) as (links, agents):
             for _ in range(5):
                 links["north"].attach("anna", agents["anna"], [])
                 await links["north"].refresh()
@@ -152,16 +151,16 @@ class TestSettings:
 
 
 def test_a_neighbor_without_a_place_is_refused(tmp_path):
-    link = World(tmp_path, {"north": ["anna"]}).link("north")
+    link = LoopbackHosts(tmp_path, {"north": ["anna"]}).link("north")
     with pytest.raises(NetworkError, match="on which host its neighbor 'zoe' runs"):
         link.attach("anna", Recorder(), ["zoe"])
 
 
 def test_two_addresses_for_one_host_are_refused(tmp_path):
     async def main():
-        world = World(tmp_path, {"north": ["anna"], "east": ["ben", "bob"]})
-        link = world.link("north")
-        ben, bob = (place for place in world.places if place.host == "east")
+        hosts = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben", "bob"]})
+        link = hosts.link("north")
+        ben, bob = (place for place in hosts.places if place.host == "east")
         link.learn([replace(bob, address="127.0.0.1:9")])
         link.attach("anna", Recorder(), [ben.name, bob.name])
         await link.refresh()
@@ -174,9 +173,9 @@ def test_a_port_that_is_taken_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("flockwise.net.zenoh_settings.LISTEN_TIMEOUT_MS", 100)
 
     async def main():
-        world = World(tmp_path, {"north": ["anna"], "east": ["ben"]})
-        async with world.running([("anna", "ben")]):
-            again = world.link("north")
+        hosts = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben"]})
+        async with hosts.running([("anna", "ben")]):
+            again = hosts.link("north")
             again.attach("anna", Recorder(), ["ben"])
             await again.refresh()
 
@@ -190,8 +189,8 @@ def test_who_speaks_long_after_it_went_is_there_until_it_falls_silent(tmp_path, 
     monkeypatch.setattr("flockwise.net.zenoh_link.LONGEST_SILENCE", 0.2)
 
     async def main():
-        world = World(tmp_path, HOSTS)
-        async with world.running(EDGES) as (links, agents):
+        hosts = LoopbackHosts(tmp_path, HOSTS)
+        async with hosts.running(EDGES) as (links, agents):
             north, anna = links["north"], agents["anna"]
             await until(lambda: "ben" in anna.up())
             for session in list(north._remote_up["ben"]):

@@ -50,7 +50,7 @@ class Wires:
 
     def __init__(self, n_places: int, *, seed: int = 0) -> None:
         skip_unless_possible()
-        prefix = f"mm{secrets.token_hex(3)}"
+        prefix = f"fw{secrets.token_hex(3)}"
         self.places = [f"{prefix}-{i}" for i in range(n_places)]
         self.loss = 0.0
         self.delay = 0.0

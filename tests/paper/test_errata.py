@@ -18,10 +18,10 @@ from tests.noisy_descent import clipped_in_l1, descend, even_problem, exact_expe
 
 from flockwise.data import Population, linear_classification
 from flockwise.graph import GraphSource, SimilarityGraph, angular_graph
-from flockwise.objective import Huber, LocalObjective, Logistic, Problem, Quadratic, gradient_bound
-from flockwise.objective.private_theory import utility_theory
+from flockwise.objective import Huber, LocalObjective, Logistic, Objective, Problem, Quadratic, gradient_bound
 from flockwise.privacy.accounting.theorem1 import compose
 from flockwise.privacy.budget import default_delta
+from flockwise.theory.utility import utility_theory
 
 PUBLISHED_DELTA = math.exp(-5)
 
@@ -107,7 +107,7 @@ def test_the_noise_of_p_coordinates_counts_p_times(dimension):
     scale = 0.3
     stds = np.full((3, 1), math.sqrt(2) * scale)
     gap = exact_expected_gaps(problem, optimum, stds)[-1]
-    factors = problem.tradeoff * problem.graph.degrees * problem.confidences * scale
+    factors = problem.tradeoff * problem.neighbors.degrees * problem.confidences * scale
     printed = (factors**2).sum() / (3 * problem.block_smoothness.min())
     assert gap / printed == pytest.approx(dimension, rel=1e-9)
     assert theory.published_costs(stds[:, 0], 1)[0] == pytest.approx(printed, rel=1e-12)
@@ -387,7 +387,7 @@ def test_confidences_relative_to_the_largest_agent_tell_its_size():
             np.ones((sum(counts), 1)), np.ones(sum(counts)), np.concatenate(([0], np.cumsum(counts)))
         )
         graph = SimilarityGraph.from_edges(3, [(0, 1), (1, 2)])
-        return Problem(population, graph, max_samples=cap).confidences[:2]
+        return Problem(population, graph, Objective(max_samples=cap)).confidences[:2]
 
     assert (confidences_of_others(10, None) != confidences_of_others(11, None)).all()
     assert (confidences_of_others(10, 20) == confidences_of_others(11, 20)).all()
@@ -448,7 +448,7 @@ def test_sum_and_mean_of_the_losses_are_different_local_models():
 def synthetic_task():
     task = linear_classification(100, 100, seed=0, test_samples=100)
     graph = angular_graph(task.targets, threshold=0.01, source="targets")
-    return Problem(task.train, graph, Logistic()), task.test
+    return Problem(task.train, graph, Objective(Logistic())), task.test
 
 
 def mean_accuracy(models, test):

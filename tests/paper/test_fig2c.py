@@ -11,9 +11,9 @@ from experiments.sparse_models import solve_sparse_models
 from experiments.synthetic import network
 from experiments.workbook import Workbook
 
-from flockwise.objective import solve_local_models
 from flockwise.report.plots import Picture
 from flockwise.report.svg import inline_svg
+from flockwise.solve import solve_local_models
 
 TUNING_SEED = 1_000_000
 
@@ -36,7 +36,9 @@ class TestNetwork:
         assert found[1] == pytest.approx(straight.accuracies([models], 500)[0], abs=0.002)
 
     def test_random_edges_move_so_many_and_keep_the_weights(self):
-        right, wrong = (network(60, 3, TUNING_SEED, random_edges=share).problem.graph for share in (0.0, 0.3))
+        right, wrong = (
+            network(60, 3, TUNING_SEED, random_edges=share).problem.neighbors for share in (0.0, 0.3)
+        )
         assert wrong.n_edges == right.n_edges
         assert np.sort(wrong.weights).tolist() == np.sort(right.weights).tolist()
         common = ((right.to_scipy().toarray() > 0) & (wrong.to_scipy().toarray() > 0)).sum() / 2

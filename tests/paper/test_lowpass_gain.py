@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from experiments.lowpass import solve_lowpass
 from scipy import sparse
 
-from flockwise import Logistic, Problem, SimilarityGraph, angular_graph, linear_classification
+from flockwise import Objective, Problem, SimilarityGraph, angular_graph, linear_classification
 from flockwise.graph import knn_graph
-from flockwise.method.lowpass import LowPass
-from flockwise.objective.solitary import solve_local_models
 from flockwise.privacy.budget import Budget
+from flockwise.solve.local import solve_local_models
 
 pytestmark = pytest.mark.paper
 
@@ -51,7 +51,7 @@ def instance(n_agents, dimension, seed, *, rotated=False, random_edges=0.0):
         graph = knn_graph(task.targets, NEIGHBORS, weights="angular", source="targets")
     if random_edges:
         graph = with_random_edges(graph, random_edges, seed)
-    return Problem(task.train, graph, Logistic()), task
+    return Problem(task.train, graph, Objective()), task
 
 
 def accuracies(task, models, seed):
@@ -81,8 +81,8 @@ def measured(n_agents, dimension, seeds, epsilons=EPSILONS, **settings):
         local = accuracies(task, solve_local_models(problem), seed)
         for epsilon in epsilons:
             for draw in range(NOISE_DRAWS):
-                method = LowPass(Budget(epsilon, DELTA), noise_seed=seed + FRESH_NOISE * draw)
-                own = accuracies(task, method.solve(problem).own_models, seed)
+                found = solve_lowpass(problem, Budget(epsilon, DELTA), seed + FRESH_NOISE * draw)
+                own = accuracies(task, found.own_models, seed)
                 rows[epsilon].append((np.mean(own - local), np.mean(own - local < -0.002), own.mean()))
     return {epsilon: Measured(*np.mean(found, axis=0)) for epsilon, found in rows.items()}
 

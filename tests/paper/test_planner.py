@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from numba import get_num_threads, set_num_threads
 
-from flockwise import Budget, Local, Logistic, Problem, angular_graph, linear_classification
-from flockwise.planner import PublicFacts, plan_run
-from flockwise.planner.candidates import candidates
+from flockwise import Budget, Objective, Problem, angular_graph, linear_classification
+from flockwise.method import PublicFacts, candidates
+from flockwise.planner import plan_run
 from flockwise.planner.outcome import outcome
 from flockwise.results.metrics import agent_metrics
+from flockwise.solve import solve_local_models
 
 pytestmark = pytest.mark.paper
 
@@ -31,8 +32,7 @@ def instance(seed, epsilon, *, useless=False):
     task = linear_classification(100, DIMENSION, seed=seed, test_samples=500)
     order = np.random.default_rng(seed).permutation(100) if useless else np.arange(100)
     graph = angular_graph(task.targets[order], threshold=0.01, source="targets")
-    bound = {"smoothness": "public", "feature_bound": math.sqrt(DIMENSION)}
-    problem = Problem(task.train, graph, Logistic(), **bound)
+    problem = Problem(task.train, graph, Objective(feature_bound=math.sqrt(DIMENSION)))
     return problem, task.test, PublicFacts.of(problem, Budget(epsilon, DELTA))
 
 
@@ -41,7 +41,7 @@ def real_gains(epsilon, *, useless):
     rows = []
     for seed in FRESH_SEEDS:
         problem, test, facts = instance(seed, epsilon, useless=useless)
-        local = agent_metrics(problem.loss, test, Local().solve(problem)).mean()
+        local = agent_metrics(problem.loss, test, solve_local_models(problem)).mean()
         found = {one.words: outcome(one, problem, seed).own for one in candidates(facts)}
         rows.append(
             {words: agent_metrics(problem.loss, test, own).mean() - local for words, own in found.items()}

@@ -7,7 +7,7 @@ from flockwise import (
     CoordinateDescent,
     GossipADMM,
     Local,
-    Logistic,
+    Objective,
     Problem,
     angular_graph,
     choose_tradeoff,
@@ -30,7 +30,7 @@ EXPECTED = {20: {"local": 0.832, "collaborative": 0.94}, 100: {"local": 0.682, "
 def instance(dimension, seed):
     task = linear_classification(100, dimension, seed=seed, test_samples=400)
     graph = angular_graph(task.targets, threshold=0.01, source="targets")
-    return Problem(task.train, graph, Logistic()), task.test
+    return Problem(task.train, graph, Objective()), task.test
 
 
 @pytest.fixture(scope="module", params=[20, 100])

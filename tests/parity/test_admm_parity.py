@@ -6,28 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support import LOSSES, named, random_problem
 
-from flockwise.data import Population
-from flockwise.engine.run import simulate
-from flockwise.graph import SimilarityGraph
+from flockwise.engine import simulate
 from flockwise.method import GossipADMM
-from flockwise.objective import Logistic, Loss, Problem, Softmax
-from flockwise.results.trajectory import Trajectory
-
-
-def random_problem(n_agents, seed, *, loss: Loss = Logistic(), density=0.3, dimension=3, dtype="float64"):  # noqa: B008
-    random = np.random.default_rng(seed)
-    counts = random.integers(0, 10, n_agents)
-    n_features = dimension // loss.outputs
-    features = random.standard_normal((counts.sum(), n_features)).astype(dtype)
-    targets = random.integers(0, 2, counts.sum())
-    if isinstance(loss, Logistic):
-        targets = 2 * targets - 1
-    offsets = np.concatenate(([0], np.cumsum(counts)))
-    upper = np.triu(random.random((n_agents, n_agents)) < density, k=1)
-    edges = np.argwhere(upper)
-    graph = SimilarityGraph.from_edges(n_agents, edges, random.random(len(edges)) + 0.05)
-    return Problem(Population.packed(features, targets.astype(dtype), offsets), graph, loss, tradeoff=0.8)
+from flockwise.objective import Softmax
+from flockwise.results import Trajectory
 
 
 def assert_same_run(one, other, tolerance):
@@ -52,15 +36,24 @@ def assert_same_run(one, other, tolerance):
     threads=st.sampled_from([1, 3]),
 )
 def test_cpu_equals_reference(n_agents, density, penalty, gradient_steps, seed, limit, threads):
-    problem = random_problem(n_agents, seed % 1000, density=density)
+    problem = random_problem(seed % 1000, n_agents=n_agents, density=density, max_samples=9, tradeoff=0.8)
     method = GossipADMM(penalty, gradient_steps, start="zeros")
     cpu = simulate(problem, method, seed=seed, engine="cpu", record_every=2.5, threads=threads, **limit)
     reference = simulate(problem, method, seed=seed, engine="reference", record_every=2.5, **limit)
     assert_same_run(cpu, reference, tolerance=1e-10)
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
+def test_cpu_equals_reference_for_every_loss(loss):
+    problem = random_problem(4, loss=loss)
+    runs = (
+        simulate(problem, GossipADMM(0.3), seed=4, updates=4, engine=name) for name in ("cpu", "reference")
+    )
+    assert_same_run(*runs, tolerance=1e-10)
+
+
 def test_cpu_equals_reference_with_several_scores_in_single_precision():
-    problem = random_problem(10, 3, loss=Softmax(2), dtype="float32", dimension=6)
+    problem = random_problem(3, n_agents=10, loss=Softmax(2), dtype=np.float32)
     method = GossipADMM(0.3, start=np.random.default_rng(1).standard_normal((10, 6)))
     cpu = simulate(problem, method, seed=4, updates=6, engine="cpu")
     reference = simulate(problem, method, seed=4, updates=6, engine="reference")
@@ -70,7 +63,7 @@ def test_cpu_equals_reference_with_several_scores_in_single_precision():
 
 
 def test_every_number_of_threads_gives_the_same_bits():
-    problem = random_problem(150, 7, density=0.03, dimension=9)
+    problem = random_problem(7, n_agents=150, density=0.03, n_features=9, max_samples=9)
     runs = [
         simulate(problem, GossipADMM(0.2, start="zeros"), seed=9, time=6, threads=threads)
         for threads in (1, 2, 5)
@@ -82,7 +75,7 @@ def test_every_number_of_threads_gives_the_same_bits():
 @pytest.mark.parametrize("engine", ["cpu", "reference"])
 @pytest.mark.parametrize("start", ["zeros", "ones"])
 def test_a_resumed_run_equals_an_uninterrupted_one(engine, start, tmp_path):
-    problem = random_problem(12, 2)
+    problem = random_problem(2)
     models = "zeros" if start == "zeros" else np.ones((12, 3))
     common = {"method": GossipADMM(0.5, 3, start=models), "seed": 6, "engine": engine, "updates": 7}
     whole = simulate(problem, time=8, **common)

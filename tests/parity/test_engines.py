@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support import LOSSES, random_problem
+from tests.support import LOSSES, named, random_problem
 
 from flockwise.engine import Conditions, simulate
 from flockwise.method import CoordinateDescent, ModelPropagation
@@ -54,7 +54,7 @@ def test_cpu_equals_reference_in_every_network(network, method):
     assert_engines_agree(problem, method, seed=11, updates=12, conditions=NETWORKS[network])
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
 def test_cpu_equals_reference_with_rows_and_samples_beyond_one_vector(loss):
     problem = random_problem(5, n_agents=12, n_features=37, max_samples=45, loss=loss)
     assert_engines_agree(problem, METHODS[0], seed=3, updates=8)

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.parity.test_engines import HARSH, assert_same_run
-from tests.support import LOSSES, random_problem
+from tests.support import LOSSES, named, random_problem
 
 from flockwise.engine import Conditions, simulate
 from flockwise.method import CoordinateDescent, PrivateUpdates, PublicModels
-from flockwise.objective import Problem
 from flockwise.privacy.budget import Budget
 
 UPDATES = 6
@@ -22,27 +21,20 @@ KINDS = {
 
 
 def private_problem(seed, **options):
-    """Random, with public step sizes; some agents have no samples."""
+    """Random, with public step sizes and no sample beyond the bound; some agents have no samples."""
     problem = random_problem(seed, **options)
     length = float(np.linalg.norm(problem.population.features, axis=1).max()) * (1 + 1e-6)
-    return Problem(
-        problem.population,
-        problem.graph,
-        problem.loss,
-        tradeoff=problem.tradeoff,
-        smoothness="public",
-        feature_bound=length,
-    )
+    return problem.with_objective(feature_bound=length)
 
 
-def private_method(n_agents, *, start: Any = "zeros", costs=None, **kind):
+def private_method(n_agents, *, start: Any = "zeros", allocation: Any = "uniform", **kind: Any):
     budgets = tuple(Budget(0.5 + 0.5 * (i % 3), 1e-3) for i in range(n_agents))
-    return CoordinateDescent(start, PrivateUpdates(budgets, UPDATES, 0.8, costs=costs, **kind))
+    return CoordinateDescent(start, PrivateUpdates(budgets, UPDATES, 0.8, allocation=allocation, **kind))
 
 
 def own_models(run):
     assert run.own_models is not None
-    return run.own_models
+    return np.asarray(run.own_models)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,11 +50,11 @@ def test_cpu_equals_reference(kind, conditions):
     np.testing.assert_allclose(own_models(runs[0]), own_models(runs[1]), rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", LOSSES[1:], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
 def test_cpu_equals_reference_for_every_loss(loss):
     problem = private_problem(8, n_agents=12, loss=loss)
     start = np.random.default_rng(0).normal(size=(12, problem.dimension))
-    method = private_method(12, start=PublicModels(start), costs=range(1, UPDATES + 1))
+    method = private_method(12, start=PublicModels(start), allocation=range(1, UPDATES + 1))
     assert_same_run(*(simulate(problem, method, engine=name, seed=1) for name in ("cpu", "reference")))
 
 
@@ -80,6 +72,15 @@ def test_a_resumed_private_run_equals_an_uninterrupted_one(engine, tmp_path):
     assert np.array_equal(own_models(resumed), own_models(whole))
     for name in ("time", "ticks", "objective", "vectors"):
         assert np.array_equal(resumed.column(name), whole.column(name))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cpu_equals_reference_where_samples_are_longer_than_the_bound(kind):
+    """Both use the samples as they are exchanged: scaled down, and then clipped."""
+    problem = random_problem(5, n_agents=16, feature_bound=0.5)
+    assert problem.exchanged is not problem.population
+    method = private_method(16, **KINDS[kind])
+    assert_same_run(*(simulate(problem, method, engine=name, seed=3) for name in ("cpu", "reference")))
 
 
 def test_every_thread_count_gives_the_same_bits():

@@ -1,5 +1,6 @@
 """Release once between neighbors: the result of the central computation, and blind to data."""
 
+import importlib
 import inspect
 import math
 
@@ -8,17 +9,17 @@ import pytest
 from tests.support import random_problem
 
 from flockwise import Problem, SimilarityGraph, linear_classification
-from flockwise.method import conversation, quality, release_once, release_once_protocol, shrinkage
-from flockwise.method.conversation import Public, TalkingAgent
-from flockwise.method.finish import finish_along_directions
-from flockwise.method.lowpass.network import converse
-from flockwise.method.lowpass.rows import public_noise
-from flockwise.method.point_mean import signal_power
-from flockwise.method.release_once import PROPAGATION_TRADEOFF, ReleaseOnce
-from flockwise.method.release_once_protocol import find_direction
-from flockwise.method.released import Released
+from flockwise.engine.reference.rounds import converse, never
+from flockwise.method import ReleaseOnce, release_once
+from flockwise.method.release_once import PROPAGATION_TRADEOFF
+from flockwise.method.rules import Descent, LocalAnchors
 from flockwise.objective import PropagationObjective
 from flockwise.privacy.budget import Budget
+from flockwise.protocol.conversation import Public, TalkingAgent
+from flockwise.protocol.propagation import find_direction
+from flockwise.protocol.rows import public_noise
+from flockwise.release import PointMean, Released
+from flockwise.release.finish import finish_along_directions
 
 BUDGET = Budget(1.0, math.exp(-5))
 
@@ -32,20 +33,21 @@ def connected(seed, n_agents):
     return SimilarityGraph.from_edges(n_agents, edges, random.uniform(0.1, 2, len(edges)))
 
 
-def directions(graph, released, dimension):
-    agents = {}
+def directions(graph, released, *, loses=never):
+    """What everyone ends with who talks about these releases."""
+    agents, neighbors = {}, {}
     for agent in range(graph.n_agents):
         public = Public(
             released.vectors[agent],
             float(released.variances[agent]),
             float(released.noise_variances[agent]),
-            signal_power(dimension),
+            PointMean().signal_power(released.vectors.shape[1]),
         )
-        neighbors, weights = graph.neighbors_of(agent)
-        ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
+        others, weights = graph.neighbors_of(agent)
+        ties = dict(zip(others.tolist(), weights.tolist(), strict=True))
         talk = find_direction(agent, public, ties, PROPAGATION_TRADEOFF)
-        agents[agent] = TalkingAgent(agent, ties, talk)
-    converse(graph, agents)
+        agents[agent], neighbors[agent] = TalkingAgent(agent, ties, talk), list(ties)
+    converse(neighbors, agents, loses=loses)
     return [agents[agent].outcome for agent in range(graph.n_agents)]
 
 
@@ -60,60 +62,63 @@ def test_the_protocol_agrees_with_the_central_computation(seed, monkeypatch):
     task = linear_classification(15, 6, seed=seed, test_samples=1)
     graph = connected(seed, 15)
     problem = Problem(task.train, graph)
-    method = ReleaseOnce(BUDGET, noise_seed=seed)
-    released = method.release(problem)
     monkeypatch.setattr(
         release_once, "public_noise", lambda variances, seed: public_noise(np.arange(15), variances)
     )
     monkeypatch.setattr(release_once, "propagate", converged)
-    descent = method.prepare(problem)
-    models = converged(graph, descent.anchors, method._pulls(released))
-    outcomes = directions(graph, released, problem.dimension)
+    prepared = ReleaseOnce(BUDGET).prepare(problem, seed)
+    assert isinstance(prepared.rule, Descent)
+    assert isinstance(prepared.rule.local, LocalAnchors)
+    assert prepared.finish is not None
+    models = converged(graph, prepared.rule.local.anchors, prepared.rule.pulls)
+    outcomes = directions(graph, ReleaseOnce(BUDGET).release(problem, seed))
     vectors = np.array([outcome.vector for outcome in outcomes])
     qualities = np.array([outcome.quality for outcome in outcomes])
     scale = np.abs(models).max()
     np.testing.assert_allclose(vectors, models, rtol=0, atol=1e-6 * scale)
-    own = method.finish(problem, models)
+    own = prepared.finish(models, None)
     np.testing.assert_allclose(
         finish_along_directions(problem, vectors, qualities), own, rtol=0, atol=1e-6 * np.abs(own).max()
     )
 
 
-def test_agents_without_points_take_part():
-    problem = random_problem(1, n_agents=12)
+def test_agents_without_samples_take_part():
     graph = connected(1, 12)
-    released = ReleaseOnce(BUDGET).release(Problem(problem.population, graph))
+    released = ReleaseOnce(BUDGET).release(Problem(random_problem(1).population, graph), 0)
     assert not np.isfinite(released.variances).all()
-    for outcome in directions(graph, released, problem.dimension):
+    for outcome in directions(graph, released):
         assert np.isfinite(outcome.vector).all()
         assert 0 <= outcome.quality <= 1
 
 
 def test_a_network_in_which_nobody_released_anything_ends():
     graph = SimilarityGraph.from_edges(3, np.array([(0, 1), (1, 2)]))
-    nothing = Released(np.zeros((3, 2)), np.full(3, np.inf), np.zeros(3), (None,) * 3)
-    assert directions(graph, nothing, 2) == [None] * 3
+    nothing = Released(np.zeros((3, 2)), np.full(3, np.inf), np.zeros(3), None, "gdp")
+    assert directions(graph, nothing) == [None] * 3
 
 
 def test_a_silent_neighbor_is_left_out_after_a_time_out():
     """One agent says nothing after the means: everyone else still ends with something finite."""
     task = linear_classification(10, 4, seed=3, test_samples=1)
     graph = connected(3, 10)
-    released = ReleaseOnce(BUDGET).release(Problem(task.train, graph))
-    agents = {}
-    for agent in range(10):
-        public = Public(released.vectors[agent], float(released.variances[agent]), 0.0, signal_power(4))
-        neighbors, weights = graph.neighbors_of(agent)
-        ties = dict(zip(neighbors.tolist(), weights.tolist(), strict=True))
-        agents[agent] = TalkingAgent(agent, ties, find_direction(agent, public, ties, 0.15))
-    converse(graph, agents, loses=lambda relay, receiver: relay.sender == 4 and relay.stage == "sweep")
-    for agent in agents.values():
-        assert np.isfinite(agent.outcome.vector).all()
+    released = ReleaseOnce(BUDGET).release(Problem(task.train, graph), 0)
+    lost = []
+
+    def loses(relay, receiver):
+        if relay.sender == 4 and relay.stage == "sweep":
+            lost.append(relay)
+            return True
+        return False
+
+    for outcome in directions(graph, released, loses=loses):
+        assert np.isfinite(outcome.vector).all()
+    assert lost
 
 
 def test_what_makes_relays_cannot_be_given_a_population():
     assert list(inspect.signature(find_direction).parameters) == ["number", "public", "weights", "tradeoff"]
-    for module in (release_once_protocol, conversation, quality, shrinkage):
+    for name in ("propagation", "conversation", "quality", "shrinkage"):
+        module = importlib.import_module(f"flockwise.protocol.{name}")
         source = inspect.getsource(module)
         assert "flockwise.data" not in source
         assert "flockwise.objective" not in source

@@ -36,7 +36,7 @@ def wait(process: int) -> int:
 
 
 def main() -> None:
-    SecureNoise().check(worker.plan(1).events[0])  # load opendp once, for all
+    SecureNoise().check(worker.plan(1).event(1, 1.0, 1, 2.0**-20))  # load opendp once, for all
     for line in sys.stdin:
         ((order, argument),) = json.loads(line).items()
         print({"start": start, "wait": wait}[order](argument), flush=True)

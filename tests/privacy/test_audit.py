@@ -19,19 +19,18 @@ import typer
 from typer.testing import CliRunner
 
 import flockwise.audit
-import flockwise.method.descent
-import flockwise.method.private_updates
+import flockwise.engine.cpu.descent_run
 import flockwise.privacy.gate
-import flockwise.privacy.noise_plan
 import flockwise.privacy.plan
 from flockwise.audit import every_attack
 from flockwise.cli.audit import audit
 from flockwise.data import Population
-from flockwise.objective import Problem
+from flockwise.method import PrivateUpdates
+from flockwise.objective import Objective
 from flockwise.privacy.audit import audit_one
 from flockwise.privacy.audit.gate import SAMPLES
 from flockwise.privacy.noise import SecureNoise, SimulatedNoise
-from flockwise.randomness.noise import KINDS, standard_noise
+from flockwise.randomness.noise import standard_noise
 
 pytestmark = pytest.mark.privacy
 
@@ -90,7 +89,7 @@ def test_a_leak_ends_the_command_with_code_1(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "knorm"])
-def test_a_forgotten_factor_2_in_the_gate(monkeypatch, name):
+def test_a_forgotten_factor_2_in_the_gate_is_caught(monkeypatch, name):
     honest = flockwise.privacy.gate.clip_rows
     monkeypatch.setattr(
         flockwise.privacy.gate, "clip_rows", lambda rows, bound, norm: honest(rows, 2 * bound, norm)
@@ -99,7 +98,7 @@ def test_a_forgotten_factor_2_in_the_gate(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", ["secure laplace", "secure gaussian"])
-def test_a_forgotten_factor_2_on_the_integer_path(monkeypatch, name):
+def test_a_forgotten_factor_2_on_the_integer_path_is_caught(monkeypatch, name):
     honest = flockwise.privacy.gate.sum_on_grid
     monkeypatch.setattr(
         flockwise.privacy.gate,
@@ -110,18 +109,18 @@ def test_a_forgotten_factor_2_on_the_integer_path(monkeypatch, name):
 
 
 def with_sensitivities_divided_by(divisor, monkeypatch):
-    honest = flockwise.method.private_updates.plan_noise
+    honest = PrivateUpdates.noise
 
     def wrong(*arguments, **options):
-        plan = honest(*arguments, **options)
-        return dataclasses.replace(plan, sensitivities=plan.sensitivities / divisor)
+        noise = honest(*arguments, **options)
+        return dataclasses.replace(noise, sensitivities=noise.sensitivities / divisor)
 
-    monkeypatch.setattr(flockwise.method.private_updates, "plan_noise", wrong)
+    monkeypatch.setattr(PrivateUpdates, "noise", wrong)
 
 
 @pytest.mark.parametrize("updates", [1, 10])
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-def test_a_forgotten_factor_2_in_the_engine(monkeypatch, mechanism, updates):
+def test_a_forgotten_factor_2_in_the_engine_is_caught(monkeypatch, mechanism, updates):
     with_sensitivities_divided_by(2, monkeypatch)
     assert_caught(attack_on(f"descent, {mechanism}", updates))
 
@@ -130,26 +129,26 @@ def test_a_forgotten_factor_2_in_the_engine(monkeypatch, mechanism, updates):
 
 
 class ForASum(SimulatedNoise):
-    def draw(self, event, dimension, number):
-        return super().draw(event, dimension, number) / SAMPLES
+    def draw(self, event, number):
+        return super().draw(event, number) / SAMPLES
 
 
 @pytest.mark.parametrize(
     ("name", "updates"), [("laplace", 1), ("gaussian", 1), ("knorm", 1), ("laplace", 10), ("gaussian", 10)]
 )
-def test_noise_for_a_mean_on_a_sum_in_the_gate(name, updates):
+def test_noise_for_a_mean_on_a_sum_in_the_gate_is_caught(name, updates):
     assert_caught(dataclasses.replace(attack_on(name, updates), noise=ForASum))
 
 
-def test_noise_for_a_mean_on_a_sum_in_the_engine(monkeypatch):
+def test_noise_for_a_mean_on_a_sum_in_the_engine_is_caught(monkeypatch):
     with_sensitivities_divided_by(SAMPLES, monkeypatch)
     assert_caught(attack_on("descent, gaussian"))
 
 
-# Points clipped in L2 under noise that hides an L1 shift.
+# Rows clipped in L2 under noise that hides an L1 shift.
 
 
-def test_l2_clipping_with_l1_noise_in_the_gate(monkeypatch):
+def test_l2_clipping_with_l1_noise_in_the_gate_is_caught(monkeypatch):
     honest = flockwise.privacy.gate.clip_rows
     monkeypatch.setattr(
         flockwise.privacy.gate, "clip_rows", lambda rows, bound, norm: honest(rows, bound, "l2")
@@ -157,7 +156,7 @@ def test_l2_clipping_with_l1_noise_in_the_gate(monkeypatch):
     assert_caught(attack_on("l1 clipping"), share=1.0)
 
 
-def test_l2_clipping_with_l1_noise_on_the_integer_path(monkeypatch):
+def test_l2_clipping_with_l1_noise_on_the_integer_path_is_caught(monkeypatch):
     honest = flockwise.privacy.gate.sum_on_grid
     monkeypatch.setattr(
         flockwise.privacy.gate, "sum_on_grid", lambda rows, bound, norm, grid: honest(rows, bound, "l2", grid)
@@ -165,81 +164,64 @@ def test_l2_clipping_with_l1_noise_on_the_integer_path(monkeypatch):
     assert_caught(attack_on("secure l1 clipping"), share=1.0)
 
 
-def test_l2_clipping_with_l1_noise_in_the_engine(monkeypatch):
-    honest = flockwise.method.descent.slope_bounds
-    monkeypatch.setattr(
-        flockwise.method.descent, "slope_bounds", lambda features, clip, norm: honest(features, clip, "l2")
-    )
+def test_l2_clipping_with_l1_noise_in_the_engine_is_caught(monkeypatch):
+    engine = flockwise.engine.cpu.descent_run
+    honest = engine.slope_bounds
+    monkeypatch.setattr(engine, "slope_bounds", lambda features, clip, norm: honest(features, clip, "l2"))
     assert_caught(attack_on("descent, l1 clipping"))
 
 
 # No composition: every update has the noise of a single one.
 
 
-@pytest.mark.parametrize("name", ["laplace", "gaussian"])
-def test_no_composition_in_a_plan(monkeypatch, name):
-    calibrate, composed = flockwise.privacy.plan.calibrate, flockwise.privacy.plan.composed_epsilon
+def with_plans_by(wrong, monkeypatch):
+    """Noise that is calibrated in another way, and no check whether it fits the budget."""
+    module = flockwise.privacy.plan
+    honest = module.calibrate
     monkeypatch.setattr(
-        flockwise.privacy.plan,
+        module,
         "calibrate",
-        lambda budget, event, accountant, *, updates, costs: (
-            calibrate(budget, event, accountant, updates=1) * updates
+        lambda budget, event, accountant, *, costs: wrong(
+            lambda updates: honest(budget, event, accountant, updates=updates), len(costs)
         ),
     )
-    monkeypatch.setattr(
-        flockwise.privacy.plan,
-        "composed_epsilon",
-        lambda accountant, events, delta: composed(accountant, events[:1], delta),
-    )
+    monkeypatch.setattr(module, "_composed", lambda *_: 0.0)
+
+
+def each_alone(calibrated, updates):
+    return calibrated(1) * updates
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_no_composition_in_a_plan_is_caught(monkeypatch, name):
+    with_plans_by(each_alone, monkeypatch)
     assert_caught(attack_on(name, 10))
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-def test_no_composition_in_the_engine(monkeypatch, mechanism):
-    calibrate = flockwise.privacy.noise_plan.calibrate
-    monkeypatch.setattr(
-        flockwise.privacy.noise_plan,
-        "calibrate",
-        lambda budget, event, accountant, *, costs: (
-            calibrate(budget, event, accountant, updates=1) * len(costs)
-        ),
-    )
+def test_no_composition_in_the_engine_is_caught(monkeypatch, mechanism):
+    with_plans_by(each_alone, monkeypatch)
     assert_caught(attack_on(f"descent, {mechanism}", 10))
 
 
-def test_a_warm_start_outside_the_plan(monkeypatch):
+def test_a_warm_start_outside_the_plan_is_caught(monkeypatch):
     """The start and the updates spend the whole budget each: one plan has to cover both."""
-    honest = flockwise.privacy.noise_plan.calibrate
-
-    def apart(budget, event, accountant, *, costs):
-        return honest(budget, event, accountant, updates=1) + honest(
-            budget, event, accountant, updates=len(costs) - 1
-        )
-
-    monkeypatch.setattr(flockwise.privacy.noise_plan, "calibrate", apart)
+    with_plans_by(lambda calibrated, updates: calibrated(1) + calibrated(updates - 1), monkeypatch)
     assert_caught(attack_on("descent, warm start"), share=1.0)
 
 
-# A step size computed from the data scales the noise, and so tells of them.
+# A step size computed from the data scales the noise, and so leaks them.
 
 
-def test_a_step_size_that_depends_on_the_data(monkeypatch):
-    def exact(problem):
-        return dataclasses.replace(problem, smoothness="exact").local_smoothness
-
-    honest = Problem.local_smoothness.func
-    monkeypatch.setattr(
-        Problem,
-        "local_smoothness",
-        property(lambda problem: (exact if problem.smoothness == "public" else honest)(problem)),
-    )
+def test_a_step_size_that_depends_on_the_data_is_caught(monkeypatch):
+    monkeypatch.setattr(Objective, "public_curvature", property(lambda objective: None))
     assert_caught(attack_on("descent, point or zero", 10))
 
 
-# Ratings centred by the user's mean: one of them moves all.
+# Ratings centered by the user's mean: one of them moves all.
 
 
-def centred(population):
+def centered(population):
     """As the paper does with the ratings of each user."""
     means = np.add.reduceat(population.targets, population.offsets[:-1]) / population.sample_counts
     targets = population.targets - np.repeat(means, population.sample_counts)
@@ -247,8 +229,8 @@ def centred(population):
 
 
 @pytest.mark.parametrize("updates", [1, 10])
-def test_centring_by_the_own_mean(updates):
-    assert_caught(dataclasses.replace(attack_on("descent, gaussian", updates), prepare=centred))
+def test_centering_by_the_own_mean_is_caught(updates):
+    assert_caught(dataclasses.replace(attack_on("descent, gaussian", updates), prepare=centered))
 
 
 # Floating-point noise in a real agent: some outputs are impossible on one of the data sets.
@@ -260,8 +242,8 @@ class NumpyNoise(SecureNoise):
     def __init__(self, seed, run):
         self._random = np.random.default_rng([seed, run])
 
-    def draw(self, event: Any, dimension, number) -> Any:
-        return self._random.laplace(0.0, event.scale / event.grid, dimension)
+    def draw(self, event: Any, number) -> Any:
+        return self._random.laplace(0.0, event.scale / event.grid, event.dimension)
 
 
 class PhiloxNoise(SecureNoise):
@@ -270,8 +252,8 @@ class PhiloxNoise(SecureNoise):
     def __init__(self, seed, run):
         self._seed, self._run = seed, run
 
-    def draw(self, event: Any, dimension, number) -> Any:
-        noise = standard_noise(KINDS[event.name], self._seed, self._run, number, dimension)
+    def draw(self, event: Any, number) -> Any:
+        noise = standard_noise(event.sampler(), self._seed, self._run, number, event.dimension)
         return event.scale / event.grid * noise
 
 
@@ -280,5 +262,5 @@ class PhiloxNoise(SecureNoise):
     [("l1", NumpyNoise), ("l1", PhiloxNoise), ("l2", PhiloxNoise)],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_float_noise_in_a_real_agent(norm, noise):
+def test_float_noise_in_a_real_agent_is_caught(norm, noise):
     assert_caught(dataclasses.replace(attack_on(f"support of integer noise, {norm}"), noise=noise))

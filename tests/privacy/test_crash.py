@@ -25,6 +25,7 @@ import pytest
 from tests.privacy import nursery, witness, worker
 
 from flockwise.errors import LedgerError
+from flockwise.privacy.gate import check_entries
 from flockwise.privacy.ledger_file import NAME, read_statement
 
 pytestmark = [
@@ -108,8 +109,13 @@ class Stage:
         if statement.problems:
             raise Violation(f"agent {agent}: the ledger is damaged: {statement.problems}")
         charged = {row.number: hashlib.sha256(row.payload or b"").hexdigest() for row in statement.rows}
-        if len(charged) > updates or worker.plan(updates).epsilon_spent(len(charged)) > worker.BUDGET.epsilon:
+        plan = worker.plan(updates)
+        if len(charged) > updates or plan.epsilon_after(len(charged)) > worker.BUDGET.epsilon:
             raise Violation(f"agent {agent}: the budget is exceeded")
+        try:
+            check_entries(plan, str(agent), (row.entry() for row in statement.rows))
+        except LedgerError as error:
+            raise Violation(f"agent {agent}: something else was spent than was planned") from error
         if not delivered.keys() <= charged.keys():
             raise Violation(f"agent {agent}: released {set(delivered)}, charged only {set(charged)}")
         if any(len(hashes) > 1 for hashes in delivered.values()):

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from flockwise import (
+    Budget,
     Local,
     Logistic,
+    Objective,
     Problem,
+    ReleaseOnce,
     SimilarityGraph,
     angular_graph,
     linear_classification,
     simulate,
 )
-from flockwise.method.release_once import ReleaseOnce
-from flockwise.privacy.budget import Budget
 from flockwise.results.metrics import agent_metrics
 
 pytestmark = pytest.mark.privacy
@@ -45,10 +46,11 @@ def gains(dimension, epsilon, *, rotated=False, useless=False):
         graph = angular_graph(task.targets, threshold=0.01, source="targets")
         if useless:
             graph = neighbors_at_random(graph, seed)
-        problem = Problem(task.train, graph, Logistic())
-        method = ReleaseOnce(Budget(epsilon, math.exp(-5)), noise_seed=seed)
+        problem = Problem(task.train, graph, Objective(Logistic()))
+        method = ReleaseOnce(Budget(epsilon, math.exp(-5)))
         run = simulate(problem, method, updates=UPDATES, seed=seed, record_every=None)
-        own = agent_metrics(problem.loss, task.test, method.finish(problem, run.models))
+        assert run.own_models is not None
+        own = agent_metrics(problem.loss, task.test, run.own_models)
         local = agent_metrics(problem.loss, task.test, simulate(problem, Local()).models)
         differences.append(own.mean() - local.mean())
         losers.append((own < local).mean())

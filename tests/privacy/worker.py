@@ -20,11 +20,9 @@ from tests.privacy.witness import frame
 import flockwise.privacy
 from flockwise.errors import BudgetSpent, LedgerError
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.gate import Gate
-from flockwise.privacy.grid import grid_for_mean
+from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.ledger_file import NAME
-from flockwise.privacy.mechanisms import Gaussian
 from flockwise.privacy.noise import SecureNoise
 from flockwise.privacy.plan import Plan
 
@@ -36,9 +34,7 @@ TRACED = (str(Path(flockwise.privacy.__file__).parent), __file__)
 
 
 def plan(updates: int) -> Plan:
-    sensitivity = 2 * CLIP / SAMPLES
-    event = Gaussian(sensitivity, 1.0, grid_for_mean(sensitivity, SAMPLES))
-    return Plan.fitting(BUDGET, event, accountant="zcdp", updates=updates)
+    return Plan.fitting(BUDGET, "gaussian", updates, accountant="zcdp", on_grid=True)
 
 
 def live(agent: int, folder: str, updates: int, pipe: int, kill_at: int | None, bug: str | None) -> int:
@@ -56,7 +52,7 @@ def live(agent: int, folder: str, updates: int, pipe: int, kill_at: int | None, 
 
 
 def _live(agent: int, folder: str, mine: Plan, pipe: int, bug: bugs.Bug) -> None:
-    points = np.random.default_rng(0).normal(size=(SAMPLES, DIMENSION))  # the same for all agents
+    rows = Rows.of(np.random.default_rng(0).normal(size=(SAMPLES, DIMENSION)), CLIP)  # the same for all
     ledger = _ledger(Path(folder), str(agent))
     gate = Gate(mine, ledger, SecureNoise(), start=np.zeros(DIMENSION))
     last = gate.last_release()
@@ -64,8 +60,8 @@ def _live(agent: int, folder: str, mine: Plan, pipe: int, bug: bugs.Bug) -> None
         os.write(pipe, frame(agent, bug.payload_after_crash(last)))
     while True:
         try:
-            gate.prepare(DIMENSION)
-            release = gate.release_mean(points, CLIP, lambda noisy, released: released - 0.1 * noisy)
+            gate.prepare(rows)
+            release = gate.release(rows, lambda noisy, released: released - 0.1 * noisy)
         except BudgetSpent:
             ledger.close()
             return

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from tests.support import LOSSES, random_problem, random_weights
 
 from flockwise.agent import Agent
-from flockwise.data import Population
 from flockwise.engine import Conditions, simulate
 from flockwise.engine.state import first_ticks
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent
-from flockwise.objective import Problem
+from flockwise.objective import LocalObjective, LocalUpdate, Problem
 
 
 class NoClock:
@@ -24,19 +23,18 @@ class NoClock:
 
 def make_agents(problem, random):
     """Plain agents with random models, each knowing its neighbors' models."""
-    descent = CoordinateDescent().prepare(problem)
     agents = []
     for i in range(problem.n_agents):
-        neighbors, weights = problem.graph.neighbors_of(i)
+        neighbors, weights = problem.neighbors.neighbors_of(i)
         agents.append(
             Agent(
                 i,
-                descent.local_objective(i),
+                LocalUpdate(
+                    LocalObjective.of_agent(problem, i), float(problem.step_sizes[i]), float(problem.pulls[i])
+                ),
                 random.normal(size=problem.dimension),
                 dict(zip(neighbors.tolist(), weights.tolist(), strict=True)),
-                step_size=float(descent.step_sizes[i]),
-                pull=float(descent.pulls[i]),
-                clock=NoClock(),
+                NoClock(),
             )
         )
     for agent in agents:
@@ -81,7 +79,7 @@ def test_updates_of_neighbors_do_not_commute():
 
 def elsewhere_changed(problem, agent, random):
     """The same agent with the same ties, but other data for everyone else and other ties among them."""
-    population, graph = problem.population, problem.graph
+    population, graph = problem.population, problem.neighbors
     features, targets = np.array(population.features), np.array(population.targets)
     others = np.ones(len(targets), bool)
     others[population.offsets[agent] : population.offsets[agent + 1]] = False
@@ -92,13 +90,8 @@ def elsewhere_changed(problem, agent, random):
     neighbors, ties = graph.neighbors_of(agent)
     weights[agent, neighbors], weights[neighbors, agent] = ties, ties
     edges = np.argwhere(np.triu(weights) > 0)
-    return Problem(
-        Population.packed(features, targets, population.offsets),
-        SimilarityGraph.from_edges(problem.n_agents, edges, weights[edges[:, 0], edges[:, 1]]),
-        problem.loss,
-        tradeoff=problem.tradeoff,
-        max_samples=MAX_SAMPLES,
-    )
+    elsewhere = SimilarityGraph.from_edges(problem.n_agents, edges, weights[edges[:, 0], edges[:, 1]])
+    return Problem(population.with_samples(features, targets), elsewhere, problem.objective)
 
 
 MAX_SAMPLES = 8
@@ -110,9 +103,8 @@ MAX_SAMPLES = 8
 def test_an_update_cannot_change_with_anything_outside_its_neighborhood(engine, seed):
     """The first agent to tick updates to the same bits, whatever the others hold and whoever they know."""
     random = np.random.default_rng(seed)
-    base = random_problem(seed, n_agents=9, density=0.4)
-    problem = Problem(base.population, base.graph, base.loss, tradeoff=base.tradeoff, max_samples=MAX_SAMPLES)
-    ticks = first_ticks(Conditions().table(9), np.uint64(seed), 9)
+    problem = random_problem(seed, n_agents=9, density=0.4).with_objective(max_samples=MAX_SAMPLES)
+    ticks = first_ticks(Conditions().table(np.arange(9)), np.uint64(seed), np.arange(9))
     agent = int(np.argmin(ticks))
     start = random.normal(size=(9, problem.dimension))
     results = [
@@ -128,11 +120,11 @@ def test_an_agent_holds_its_neighborhood_and_nothing_else():
     problem = random_problem(1, n_agents=9)
     for i, agent in enumerate(make_agents(problem, np.random.default_rng(1))):
         assert set(vars(agent)) == {
-            "name", "model", "updates", "neighbors", "next_tick", "_term", "_step_size", "_pull", "_clock",
-            "_shelter",
+            "name", "model", "updates", "neighbors", "next_tick", "_local", "_clock", "_releases",
         }  # fmt: skip
-        assert agent._shelter is None
-        assert set(agent.neighbors) == set(problem.graph.neighbors_of(i)[0].tolist())
+        assert agent._releases is None
+        assert set(vars(agent._local)) == {"objective", "step_size", "pull"}
+        assert set(agent.neighbors) == set(problem.neighbors.neighbors_of(i)[0].tolist())
         own_numbers = sum(np.size(part) for part in problem.population.samples(i))
-        held = sum(np.size(value) for value in vars(agent._term).values())
+        held = sum(np.size(value) for value in vars(agent._local.objective).values())
         assert held <= own_numbers + 2  # the loss and the penalty beside the samples

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,23 +14,31 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
+from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.filters import ZcdpFilter
-from flockwise.privacy.gate import Gate
-from flockwise.privacy.grid import grid_for_mean
+from flockwise.privacy.gate import Bounded, Gate, Rows
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.ledger_file import NAME, LedgerFile, read_statement
-from flockwise.privacy.mechanisms import Gaussian
 from flockwise.privacy.noise import SecureNoise
 from flockwise.privacy.plan import Plan
 
 BUDGET = Budget(1.0, 1e-5)
-SAMPLES, DIMENSION, CLIP = 4, 2, 1.0
-SENSITIVITY = 2 * CLIP / SAMPLES
-UNIT = Gaussian(SENSITIVITY, 1.0, grid_for_mean(SENSITIVITY, SAMPLES))
-POINTS = np.arange(8.0).reshape(SAMPLES, DIMENSION)
-UPDATES = 4
-PLAN = Plan.fitting(BUDGET, UNIT, accountant="zcdp", costs=[1.0, 2.0, 3.0, 4.0])
+DIMENSION, UPDATES = 2, 4
+PLANS = [
+    Plan.fitting(BUDGET, "gaussian", [1.0, 2.0, 3.0, 4.0], accountant="zcdp", on_grid=True),
+    Plan.fitting(BUDGET, "laplace", [4.0, 3.0, 2.0, 1.0], accountant="basic", on_grid=True),
+    Plan.fitting(BUDGET, "laplace", UPDATES, accountant="kov", on_grid=True),
+]
+
+bounds = st.floats(1e-3, 1e3)
+# What an agent may release: more or fewer rows each time, under another bound, or a vector.
+means = st.builds(
+    lambda samples, clip: Rows.of(np.arange(2.0 * samples).reshape(samples, DIMENSION), clip),
+    st.integers(1, 50),
+    bounds,
+)
+vectors = st.builds(lambda bound: Bounded(np.ones(DIMENSION), bound), bounds)
+values = means | vectors
 
 
 class Crash(BaseException):
@@ -61,14 +68,14 @@ class AgentLife(RuleBasedStateMachine):
         self.folder = Path(self.home.name)
         self.seen: dict[int, bytes] = {}
 
-    @initialize(has_plan=st.booleans())
-    def begin(self, has_plan):
-        self.has_plan = has_plan
+    @initialize(plan=st.sampled_from(PLANS))
+    def begin(self, plan):
+        self.plan = plan
         self.ledger = Ledger.create(self.folder, "anna")
         self.gate = self.new_gate()
 
     def new_gate(self):
-        return Gate(PLAN if self.has_plan else ZcdpFilter(BUDGET), self.ledger, SecureNoise())
+        return Gate(self.plan, self.ledger, SecureNoise())
 
     def teardown(self):
         self.ledger.close()
@@ -79,53 +86,49 @@ class AgentLife(RuleBasedStateMachine):
         assert release.number >= max(self.seen, default=0)
         assert self.seen.setdefault(release.number, release.payload) == release.payload
 
-    def release(self, share, post=lambda noisy, released: noisy):
-        event = None if self.has_plan else dataclasses.replace(UNIT, scale=PLAN.events[-1].scale / share)
-        return self.gate.release_mean(POINTS, CLIP, post, event=event)
-
     def restart(self):
         """A process that dies lets go of its files, and does nothing else."""
         self.ledger._file._resources.close()
         self.ledger = Ledger.open(self.folder, "anna")
-        self.gate = Gate.resume(self.ledger, SecureNoise())
+        self.gate = self.new_gate()
         last = self.gate.last_release()
         if last is not None:
             self.send(last)
 
-    @rule(share=st.floats(0.2, 1.0))
-    def release_and_send(self, share):
+    @rule(value=values)
+    def release_and_send(self, value):
         before = self.gate.consumed
         try:
-            release = self.release(share)
+            release = self.gate.release(value)
         except BudgetSpent:
             assert self.gate.consumed == before
         else:
             assert release.number == before + 1
             self.send(release)
 
-    @rule(share=st.floats(0.2, 1.0))
-    def crash_between_charge_and_sending(self, share):
+    @rule(value=values)
+    def crash_between_charge_and_sending(self, value):
         with suppress(BudgetSpent):
-            self.release(share)
+            self.gate.release(value)
         self.restart()
 
-    @rule(share=st.floats(0.2, 1.0), after=st.booleans())
-    def crash_around_the_commit(self, share, after):
+    @rule(value=values, after=st.booleans())
+    def crash_around_the_commit(self, value, after):
         before = self.gate.consumed
         with crash_around_commit(after=after), pytest.raises((Crash, BudgetSpent)) as caught:
-            self.release(share)
+            self.gate.release(value)
         self.restart()
         charged = after and caught.type is Crash
         assert self.gate.consumed == before + charged
 
-    @rule(share=st.floats(0.2, 1.0))
-    def fail_in_post_processing(self, share):
+    @rule(value=values)
+    def fail_in_post_processing(self, value):
         def fail(noisy, released):
             raise ZeroDivisionError
 
         before = self.gate.consumed
         with pytest.raises((ZeroDivisionError, BudgetSpent)) as caught:
-            self.release(share, fail)
+            self.gate.release(value, fail)
         assert self.gate.consumed == before + (caught.type is ZeroDivisionError)
 
     @rule()
@@ -134,29 +137,35 @@ class AgentLife(RuleBasedStateMachine):
         self.restart()
         assert self.gate.consumed == before
 
-    @precondition(lambda self: self.has_plan and self.gate.consumed < UPDATES)
-    @rule(dimension=st.integers(1, 3))
-    def draw_ahead(self, dimension):
-        self.gate.prepare(dimension)
+    @precondition(lambda self: not self.gate.is_spent)
+    @rule(value=values)
+    def draw_ahead(self, value):
+        """For the release that comes, or for another one."""
+        self.gate.prepare(value)
 
     @rule()
     def a_second_process_is_refused(self):
         with pytest.raises(LedgerError, match="in use"):
             Ledger.open(self.folder, "anna")
 
-    @rule(resumed=st.booleans())
-    def a_second_gate_is_refused(self, resumed):
+    @rule()
+    def a_second_gate_is_refused(self):
         with pytest.raises(LedgerError, match="has a gate already"):
-            Gate.resume(self.ledger, SecureNoise()) if resumed else self.new_gate()
+            self.new_gate()
 
-    @rule(share=st.floats(0.2, 1.0))
-    def release_in_post_processing(self, share):
+    @rule(plan=st.sampled_from(PLANS))
+    def another_plan_is_refused(self, plan):
+        with pytest.raises(LedgerError, match=r"never replaced|has a gate already"):
+            Gate(plan, self.ledger, SecureNoise())
+
+    @rule(value=values)
+    def release_in_post_processing(self, value):
         def again(noisy, released):
-            return self.release(share).vector
+            return self.gate.release(value).vector
 
         before = self.gate.consumed
         with pytest.raises(PrivacyError) as caught:
-            self.release(share, again)
+            self.gate.release(value, again)
         assert self.gate.consumed == before + (caught.type is not BudgetSpent)
 
     @rule()
@@ -175,12 +184,18 @@ class AgentLife(RuleBasedStateMachine):
     def everything_is_paid_for(self):
         statement = read_statement(self.folder)
         assert statement.problems == ()
-        assert len(statement.rows) == self.gate.consumed
-        assert self.gate.epsilon_spent <= BUDGET.epsilon
+        assert len(statement.rows) == self.gate.consumed <= UPDATES
         on_disk = {row.number: row.payload for row in statement.rows}
         assert self.seen.items() <= on_disk.items()
-        if self.has_plan:
-            assert self.gate.consumed <= UPDATES
+
+    @invariant()
+    def the_budget_is_kept(self):
+        """By what the ledger says of each release, and not only by what was planned."""
+        events = [row.entry().event for row in read_statement(self.folder).rows]
+        spent = ACCOUNTANTS[self.plan.accountant].epsilon(events, BUDGET.delta)
+        assert spent <= BUDGET.epsilon
+        assert spent == pytest.approx(self.gate.epsilon_spent, rel=1e-12)
+        assert self.gate.epsilon_spent <= BUDGET.epsilon
 
 
 TestAgentLife = AgentLife.TestCase

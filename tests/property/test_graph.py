@@ -56,7 +56,7 @@ def assert_same(one, other):
 
 @quick
 @given(graphs())
-def test_invariants_and_round_trips(graph):
+def test_every_graph_is_sound_and_survives_every_conversion(graph):
     assert_sound(graph)
     assert_same(SimilarityGraph.from_scipy(graph.to_scipy()), graph)
     assert_same(SimilarityGraph.from_scipy(graph.to_scipy().toarray()), graph)
@@ -133,7 +133,7 @@ def test_nearest_neighbors_follow_the_definition(points, data, as_sparse):
 
 @quick
 @given(st.integers(1, 40), st.data(), st.integers(0, 2**32))
-def test_random_graphs(n_agents, data, seed):
+def test_random_graphs_are_sound_and_keep_to_their_degree(n_agents, data, seed):
     degree = data.draw(st.integers(0, n_agents - 1))
     graph = random_graph(n_agents, degree, seed)
     assert_sound(graph)

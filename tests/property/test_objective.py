@@ -7,33 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
+from tests.support import LOSSES, random_targets
 
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
-from flockwise.objective import (
-    CollaborativeObjective,
-    Huber,
-    Logistic,
-    Loss,
-    Problem,
-    Quadratic,
-    Softmax,
-    convergence_theory,
-    solve_optimum,
-)
+from flockwise.objective import CollaborativeObjective, Loss, Objective, Problem, Quadratic
+from flockwise.solve import solve_optimum
+from flockwise.theory import convergence_theory
 
 # Both sides of an inequality carry rounding errors of this size relative to the numbers in it.
 ROUNDING = 1e-9
-
-LOSSES: tuple[Loss, ...] = (Logistic(), Softmax(3), Quadratic(), Huber(0.7))
-
-
-def random_targets(loss: Loss, count: int, rng: np.random.Generator) -> np.ndarray:
-    if isinstance(loss, Logistic):
-        return rng.choice([-1.0, 1.0], count)
-    if isinstance(loss, Softmax):
-        return rng.integers(0, loss.classes, count).astype(np.float64)
-    return rng.normal(scale=2.0, size=count)
 
 
 @st.composite
@@ -47,12 +30,15 @@ def problems(draw: st.DrawFn, losses: tuple[Loss, ...] = LOSSES) -> Problem:
     features = rng.standard_normal((offsets[-1], n_features)) * draw(st.sampled_from([0.1, 1.0, 5.0]))
     pairs = [(i, j) for i in range(n_agents) for j in range(i)]
     edges = draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
+    targets = random_targets(rng, loss, int(offsets[-1]), spread=2.0)
     return Problem(
-        Population.packed(features, random_targets(loss, int(offsets[-1]), rng), offsets),
+        Population.packed(features, targets, offsets),
         SimilarityGraph.from_edges(n_agents, edges, rng.uniform(0.05, 2.0, len(edges))),
-        loss,
-        tradeoff=draw(st.sampled_from([0.01, 0.3, 1.0, 10.0])),
-        l2=draw(st.sampled_from([None, 0.05, 1.0])),
+        Objective(
+            loss,
+            tradeoff=draw(st.sampled_from([0.01, 0.3, 1.0, 10.0])),
+            l2=draw(st.sampled_from([None, 0.05, 1.0])),
+        ),
     )
 
 
@@ -116,7 +102,7 @@ def test_strong_convexity_inequality_holds_for_both_constants(problem, seed):
     objective, theory = CollaborativeObjective(problem), convergence_theory(problem)
     here, there = states(problem, seed, 2)
     difference = there - here
-    distance = np.sum(difference[problem.graph.neighbor_counts > 0] ** 2)
+    distance = np.sum(difference[problem.neighbors.neighbor_counts > 0] ** 2)
     linear = objective.value(here) + np.vdot(objective.gradient(here), difference)
     for sigma in (theory.published_strong_convexity, theory.strong_convexity):
         below = linear + 0.5 * sigma * distance

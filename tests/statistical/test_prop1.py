@@ -7,6 +7,7 @@ from flockwise import (
     CollaborativeObjective,
     CoordinateDescent,
     Logistic,
+    Objective,
     Problem,
     angular_graph,
     convergence_theory,
@@ -23,7 +24,9 @@ TIMES = (5, 10, 20)
 def gaps():
     """Ticks and suboptimality at some times, for many seeds of the clocks."""
     task = linear_classification(30, 5, seed=3, test_samples=1)
-    problem = Problem(task.train, angular_graph(task.targets, source="targets"), Logistic(), tradeoff=1.0)
+    problem = Problem(
+        task.train, angular_graph(task.targets, source="targets"), Objective(Logistic(), tradeoff=1.0)
+    )
     best = solve_optimum(problem).value
     rows = []
     for seed in range(N_SEEDS):

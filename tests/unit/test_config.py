@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flockwise.config import Config, build, objectives, samples
+from flockwise.config import Config, build, problems, samples
 from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
 from flockwise.engine.conditions import Conditions
-from flockwise.errors import ConfigError, SimulationError
+from flockwise.errors import ConfigError, PrivacyError, SimulationError
 from flockwise.method import (
     CoordinateDescent,
     Global,
@@ -23,11 +23,11 @@ from flockwise.method import (
     ModelPropagation,
     ReleaseOnce,
 )
-from flockwise.method.objective_perturbation import ObjectivePerturbation
-from flockwise.method.output_perturbation import OutputPerturbation
-from flockwise.method.point_mean import PointMean
 from flockwise.objective import CappedLogistic, Huber, Logistic, Quadratic, Softmax
 from flockwise.privacy.budget import Budget
+from flockwise.release.mean import PointMean
+from flockwise.release.model import OutputPerturbation
+from flockwise.release.tilted import ObjectivePerturbation
 from flockwise.results.tuning import choose_tradeoff
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -106,7 +106,7 @@ SYNTHETIC_KEYS = (
         ({"data": 3}, "data: got 3; allowed: a section [data]"),
         (
             {"graph": {"kind": "ring"}},
-            'graph.kind: got "ring"; allowed: "angular", "knn", "edges", "random"',
+            'graph.kind: got "ring"; allowed: "angular", "knn", "random", "complete", "edges"',
         ),
         (
             {"graph": {"kind": "knn"}},
@@ -114,7 +114,7 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"graph": {"kind": "angular", "from": "ratings"}},
-            'graph.from: got "ratings"; allowed: "profiles", "models", "targets"',
+            'graph.from: got "ratings"; there are ratings for data.source = "movielens" only',
         ),
         (
             {"graph": {"kind": "angular", "from": "targets", "threshold": "conected"}},
@@ -159,7 +159,7 @@ SYNTHETIC_KEYS = (
         ({"objective": {"classes": 3}}, 'objective.classes: only for loss = "softmax"; leave it out'),
         (
             {"objective": {"loss": "softmax"}},
-            'objective.classes: missing; loss = "softmax" needs the number of classes',
+            'objective.classes: missing; loss = "softmax" needs a whole number from 2 on',
         ),
         ({"objective": {"width": 1.0}}, 'objective.width: only for loss = "huber"; leave it out'),
         (
@@ -168,7 +168,7 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"method": {"name": "sgd"}},
-            'method.name: got "sgd"; allowed: "local", "global", "cd", "propagation", "admm", '
+            'method.name: got "sgd"; allowed: "admm", "local", "global", "cd", "local_dp", "propagation", '
             '"release_once", "lowpass", "auto"',
         ),
         ({"method": {"name": "local", "updates": 3}}, "method.updates: unknown key; known here are name"),
@@ -191,7 +191,7 @@ SYNTHETIC_KEYS = (
             "a run without privacy has to say so itself",
         ),
         ({"privacy": {"kind": "some"}}, 'privacy.kind: got "some"; allowed: "none", "dp"'),
-        ({"engine": {"name": "gpu"}}, 'engine.name: got "gpu"; allowed: "cpu", "reference"'),
+        ({"engine": {"name": "gpu"}}, 'engine.name: got "gpu"; allowed: "reference", "cpu"'),
         ({"engine": {"delay": 1e6}}, "engine.delay: got 1000000.0; allowed: a number from 0 to below 1e6"),
         (
             {"engine": {"offline_length": 1e-7}},
@@ -326,7 +326,7 @@ def test_the_synthetic_task_is_the_one_described():
     assert experiment.train.dtype == np.float32
     assert (experiment.test.sample_counts == 7).all()
     assert experiment.problem.dimension == 4
-    assert experiment.problem.graph.source.private
+    assert experiment.problem.neighbors.source.private
     again = build(Config.parse(valid(data=data, seed=3)))
     assert again.problem.fingerprint == experiment.problem.fingerprint
 
@@ -348,9 +348,9 @@ def test_a_table_with_classes_profiles_and_an_intercept(tmp_path):
     assert experiment.train.agent_names == ("01", "02", "10")
     assert experiment.train.feature_names == ("x", "intercept")
     assert (experiment.train.sample_counts == 5).all()
-    assert not experiment.problem.graph.source.private
+    assert not experiment.problem.neighbors.source.private
     # By age, 01 and 10 are nearest to each other, and 02 is nearest to 01.
-    assert experiment.problem.graph.neighbors_of(0)[0].tolist() == [1, 2]
+    assert experiment.problem.neighbors.neighbors_of(0)[0].tolist() == [1, 2]
 
 
 def test_edges_may_be_declared_private_and_nothing_held_out(tmp_path):
@@ -365,8 +365,8 @@ def test_edges_may_be_declared_private_and_nothing_held_out(tmp_path):
     )
     experiment = build(config)
     assert experiment.test is None
-    assert experiment.problem.graph.n_edges == 1
-    assert experiment.problem.graph.source.private
+    assert experiment.problem.neighbors.n_edges == 1
+    assert experiment.problem.neighbors.source.private
 
 
 def test_a_profile_table_without_an_agent_is_refused(tmp_path):
@@ -405,27 +405,27 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
     [
         (
             {"method": {"name": "propagation"}},
-            'method.name: got "propagation"; it has no private form: use "cd", "release_once" or "lowpass", '
-            'or "local", which sends nothing',
+            'method.name: got "propagation"; it has no private form: use "cd", "local_dp", '
+            '"release_once", "lowpass", or "local", which sends nothing',
         ),
         (
             {"method": {"name": "admm"}},
-            'method.name: got "admm"; it has no private form: use "cd", "release_once" or "lowpass", '
-            'or "local", which sends nothing',
+            'method.name: got "admm"; it has no private form: use "cd", "local_dp", '
+            '"release_once", "lowpass", or "local", which sends nothing',
         ),
         (
             {"method": {"name": "global", "updates": None}},
-            'method.name: got "global"; it has no private form: use "cd", "release_once" or "lowpass", '
-            'or "local", which sends nothing',
+            'method.name: got "global"; it has no private form: use "cd", "local_dp", '
+            '"release_once", "lowpass", or "local", which sends nothing',
         ),
         (
             {"method": {"start": "local"}},
-            'method.start: got "local"; a private run would give the local models away without noise: '
-            'use "zeros"',
+            'method.start: got "local"; the first message of a private run would give it away without noise: '
+            'use "zeros", or wrap models that are public or were released as PublicModels(models)',
         ),
         (
             {"method": {"tolerance": 0.01}},
-            "method.tolerance: got 0.01; when a private run stops would tell of the data: "
+            "method.tolerance: got 0.01; when a private run stops would leak the data: "
             "stop by updates, ticks or time",
         ),
         (
@@ -449,7 +449,7 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         (
             {"objective": {"feature_bound": None}},
             'objective.feature_bound: missing; private "cd" takes its step sizes from a public bound on the '
-            "length of every sample",
+            "length of every sample: taken from the data, a released step would leak them",
         ),
         (
             {"objective": {"feature_bound": 0}},
@@ -499,7 +499,7 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         (
             {"privacy": {"mechanism": "laplace", "accountant": "gdp"}},
             'privacy.accountant: got "gdp"; allowed for mechanism = "laplace": '
-            '"basic", "theorem1", "kov", "pld", "zcdp"',
+            '"pld", "basic", "theorem1", "kov", "zcdp"',
         ),
         (
             {"privacy": {"mechanism": "knorm", "accountant": "pld"}},
@@ -554,7 +554,8 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         ),
         (
             {"method": RELEASE_ONCE | {"kind": "output"}, "objective": {"l2": 0.1, "loss": "quadratic"}},
-            'objective.loss: got "quadratic"; kind = "output" needs a bounded gradient: use "huber"',
+            'method.width: missing; loss = "quadratic" does not bound the gradient of a sample: say '
+            "from which residual on the released model takes it as absolute (Huber)",
         ),
         (
             {
@@ -564,8 +565,9 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
             'method.kind: got "objective"; it is for losses of one score: use kind = "output"',
         ),
         (
-            {"method": LOWPASS | {"kind": "objective"}},
-            'method.kind: got "objective"; allowed: "mean", "output"',
+            {"method": LOWPASS | {"kind": "objective"}, "objective": {"l2": 0.1}},
+            'method.kind: got "objective"; it is for losses of a residual, and loss = "logistic" is not: '
+            'use kind = "mean", or name = "release_once"',
         ),
         (
             {"method": LOWPASS | {"updates": 3}},
@@ -592,7 +594,7 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         ),
         (
             {"method": LOWPASS | {"width": 1.0}},
-            'method.width: only for kind = "output" with objective.loss = "quadratic"; leave it out',
+            'method.width: only for kind = "output"; leave it out',
         ),
         (
             {"method": LOWPASS, "engine": {"offline_share": 0.5}},
@@ -600,7 +602,7 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         ),
         (
             {"method": LOWPASS, "privacy": {"allocation": "late"}},
-            'privacy.allocation: got "late"; only for method.name = "cd", leave it out',
+            'privacy.allocation: only for method.name = "cd"; leave it out',
         ),
         (
             {"method": RELEASE_ONCE, "privacy": {"clip_norm": 1.0}},
@@ -608,7 +610,7 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         ),
         (
             {"method": RELEASE_ONCE, "privacy": {"mechanism": "laplace"}},
-            'privacy.mechanism: got "laplace"; only method.name = "cd" has it, leave it out',
+            'privacy.mechanism: only for method.name = "cd"; leave it out',
         ),
         (
             {"method": RELEASE_ONCE, "privacy": {"accountant": "gdp"}},
@@ -616,7 +618,7 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         ),
         (
             {"method": {"name": "local", "updates": None}, "privacy": {"allocation": "late"}},
-            'privacy.allocation: got "late"; only for method.name = "cd", leave it out',
+            'privacy.allocation: only for method.name = "cd"; leave it out',
         ),
     ],
 )
@@ -629,7 +631,7 @@ def test_a_private_run_refuses_in_one_line(tmp_path, sections, line):
 
 
 def test_privacy_has_keys_of_its_own(tmp_path):
-    keys = "kind, epsilon, budgets, delta, mechanism, accountant, allocation, contraction, clip_norm"
+    keys = "kind, epsilon, budgets, delta, clip_norm, mechanism, accountant, allocation, contraction"
     assert refusal(tmp_path, privacy={"kind": "none", "epsilon": 1.0}) == (
         "privacy.epsilon: unknown key; known here are kind"
     )
@@ -661,7 +663,9 @@ def private_updates(**sections):
 def test_what_is_left_out_of_a_budget(privacy, accountant, delta):
     updates = private_updates(privacy=privacy)
     assert updates.budgets == Budget(1.0, delta)
-    assert (updates.accountant, updates.updates, updates.costs) == (accountant, 5, None)
+    noise = updates.noise(build(Config.parse(private(privacy=privacy))).problem)
+    assert noise.schedule.plans[0].accountant == accountant
+    assert (updates.updates, updates.allocation) == (5, "uniform")
 
 
 def test_the_default_delta_follows_the_public_cap():
@@ -680,8 +684,9 @@ def test_the_default_delta_follows_the_public_cap():
     ],
 )
 def test_the_default_clip_is_a_quarter_of_the_largest_gradient(objective, mechanism, bound):
-    updates = private_updates(objective=objective, privacy={"mechanism": mechanism})
-    assert updates.clip == pytest.approx(bound / 4, rel=1e-12)
+    experiment = build(Config.parse(private(objective=objective, privacy={"mechanism": mechanism})))
+    clip = experiment.method.privacy.clip_for(experiment.problem)
+    assert clip == pytest.approx(bound / 4, rel=1e-12)
 
 
 def test_a_clip_that_is_given_is_kept():
@@ -690,45 +695,45 @@ def test_a_clip_that_is_given_is_kept():
 
 def test_a_late_allocation_by_the_agents_own_clock():
     late = {"allocation": "late", "contraction": 0.5}
-    gaussian = private_updates(privacy=late).costs
-    pure = private_updates(privacy={**late, "mechanism": "knorm"}).costs
+    gaussian = private_updates(privacy=late).costs()
+    pure = private_updates(privacy={**late, "mechanism": "knorm"}).costs()
     assert gaussian == pytest.approx([0.5 ** (left / 4) for left in (4, 3, 2, 1, 0)])
     assert pure == pytest.approx([0.5 ** (left / 3) for left in (4, 3, 2, 1, 0)])
 
 
 def test_a_contraction_that_starves_early_updates_is_refused():
-    config = Config.parse(private(privacy={"allocation": "late", "contraction": 1e-12}))
-    with pytest.raises(ConfigError, match=r"^privacy\.contraction: got 1e-12; .*nearer to 1"):
-        build(config)
+    experiment = build(Config.parse(private(privacy={"allocation": "late", "contraction": 1e-12})))
+    with pytest.raises(PrivacyError, match=r"^privacy\.contraction: got 1e-12; .*nearer to 1"):
+        experiment.simulate()
 
 
 @pytest.mark.parametrize(
-    ("section", "kind"),
+    ("section", "statistic"),
     [
         ({"kind": "mean"}, PointMean()),
         ({}, PointMean()),
-        ({"kind": "output"}, OutputPerturbation(0.1, 2.0)),
-        ({"kind": "objective"}, ObjectivePerturbation(0.1, 2.0)),
+        ({"kind": "output"}, OutputPerturbation()),
+        ({"kind": "objective"}, ObjectivePerturbation()),
     ],
 )
-def test_what_is_released_once(section, kind):
-    config = private(method=RELEASE_ONCE | section, objective={"l2": 0.1}, seed={})
-    method = build(Config.parse(config | {"seed": 7})).method
-    assert method == ReleaseOnce(Budget(1.0, 1e-5), kind, noise_seed=7)
+def test_what_is_released_once(section, statistic):
+    config = private(method=RELEASE_ONCE | section, objective={"l2": 0.1})
+    method = build(Config.parse(config)).method
+    assert method == ReleaseOnce(Budget(1.0, 1e-5), statistic)
 
 
 @pytest.mark.parametrize(
-    ("section", "loss", "kind"),
+    ("section", "loss", "statistic"),
     [
         ({}, "logistic", PointMean()),
-        ({"kind": "output"}, "huber", OutputPerturbation(0.1, 2.0)),
-        ({"kind": "output", "width": 0.5}, "quadratic", OutputPerturbation(0.1, 2.0, Huber(0.5))),
+        ({"kind": "output"}, "huber", OutputPerturbation()),
+        ({"kind": "output", "width": 0.5}, "quadratic", OutputPerturbation(width=0.5)),
     ],
 )
-def test_what_is_smoothed_by_the_low_pass(section, loss, kind):
-    config = private(method=LOWPASS | section, objective={"l2": 0.1, "loss": loss}, seed={})
-    method = build(Config.parse(config | {"seed": 7})).method
-    assert method == LowPass(Budget(1.0, 1e-5), kind, noise_seed=7)
+def test_what_is_smoothed_by_the_low_pass(section, loss, statistic):
+    config = private(method=LOWPASS | section, objective={"l2": 0.1, "loss": loss})
+    method = build(Config.parse(config)).method
+    assert method == ReleaseOnce(Budget(1.0, 1e-5), statistic, LowPass())
 
 
 def test_the_low_pass_from_end_to_end(tmp_path):
@@ -765,10 +770,12 @@ def test_everyone_has_a_budget_of_its_own(tmp_path):
 
 def test_one_agent_without_a_delta_makes_the_accounting_pure(tmp_path):
     config = with_budgets(tmp_path, "0,1,0\n1,1,1e-5\n2,1,1e-5\n", mechanism="laplace")
-    method = build(config).method
+    experiment = build(config)
+    method = experiment.method
     assert isinstance(method, CoordinateDescent)
     assert method.privacy is not None
-    assert method.privacy.accountant == "basic"
+    plans = method.privacy.noise(experiment.problem).schedule.plans
+    assert {plan.accountant for plan in plans} == {"basic"}
 
 
 @pytest.mark.parametrize(
@@ -798,7 +805,7 @@ def test_a_table_of_budgets_that_does_not_fit_is_refused(tmp_path, rows, words):
 def test_a_table_of_budgets_needs_its_columns(tmp_path):
     config = with_budgets(tmp_path, "0,1,1e-5\n")
     (tmp_path / "budgets.csv").write_text("agent,epsilon\n0,1\n")
-    with pytest.raises(ConfigError, match=r"budgets\.csv: column 'delta' is missing"):
+    with pytest.raises(ConfigError, match=r"budgets\.csv: there is no column 'delta'"):
         build(config)
 
 
@@ -808,16 +815,16 @@ def test_a_missing_table_of_budgets_is_refused(tmp_path):
 
 
 def test_a_private_run_takes_nothing_from_the_length_of_samples():
-    """Longer samples are scaled to the public bound, and step sizes follow from it alone."""
+    """Longer samples are scaled to the public bound in what is exchanged; step sizes follow from it alone."""
     bounded = build(Config.parse(private(objective={"feature_bound": 0.5})))
     free = build(Config.parse(private(objective={"feature_bound": 100.0})))
     lengths = np.linalg.norm(free.train.features, axis=1)
-    kept = np.linalg.norm(bounded.train.features, axis=1)
+    kept = np.linalg.norm(bounded.problem.exchanged.features, axis=1)
     assert (lengths > 0.5).any()
     np.testing.assert_allclose(kept, np.minimum(lengths, 0.5), rtol=1e-12)
-    assert bounded.problem.smoothness == "public"
     assert bounded.problem.local_smoothness == pytest.approx(0.25 * 0.5**2 + 2 * bounded.problem.l2_penalties)
-    assert "longer than 0.5 are scaled down" in bounded.samples.description
+    # What stays at home uses the data as they are.
+    assert (bounded.train.features == free.train.features).all()
     assert bounded.test is not None
     assert free.test is not None
     assert (bounded.test.features == free.test.features).all()
@@ -830,7 +837,7 @@ def test_auto_is_chosen_on_other_instances_than_the_private_one(monkeypatch):
         seen.extend(problem.population for problem, _ in trials)
         return choose_tradeoff(trials, [0.5, 2.0])
 
-    monkeypatch.setattr(objectives, "choose_tradeoff", spy)
+    monkeypatch.setattr(problems, "choose_tradeoff", spy)
     config = Config.parse(private(objective={"tradeoff": "auto"}, data={"test_samples": 0}))
     experiment = build(config)
     assert len(seen) == 5
@@ -881,7 +888,7 @@ def tiny_movielens():
             {"features": "als", "centring": "user_mean"},
             (
                 "the movie features, factors of the agents' own ratings",
-                "the targets, centred by each agent's own mean rating",
+                "the targets, centered by each agent's own mean rating",
             ),
         ),
         (
@@ -900,12 +907,10 @@ def test_what_is_derived_from_ratings_is_named_as_a_leak(monkeypatch, choices, d
     experiment = build(Config.parse(config))
     method = experiment.method
     assert isinstance(method, CoordinateDescent)
-    for guarantee in (
-        method.guarantee(experiment.problem),
-        ReleaseOnce(Budget(1.0, 1e-5), OutputPerturbation(0.1, 2.0)).guarantee(experiment.problem),
-    ):
+    for one in (method, ReleaseOnce(Budget(1.0, 1e-5), OutputPerturbation(l2=0.1))):
+        guarantee = one.prepare(experiment.problem, seed=0).guarantee
         assert guarantee is not None
-        assert guarantee.leaks == ("the graph, built from ratings", *derived)
+        assert guarantee.not_covered == (*derived, "the graph, built from ratings")
         assert not guarantee.is_private
 
 
@@ -925,7 +930,7 @@ def test_a_private_run_from_end_to_end(sections):
     assert run.own_models is not None
     assert run.guarantee is not None
     assert run.guarantee.epsilon == (1.0, 1.0)
-    assert run.guarantee.leaks == ("the graph, built from targets",)
+    assert run.guarantee.not_covered == ("the graph, built from targets",)
     assert "(ε = 1, δ = " in run.guarantee.label
     assert np.isfinite(run.models).all()
 

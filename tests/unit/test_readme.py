@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+import flockwise
+
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_every_name_that_the_documents_use_is_public():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    used = {name for page in pages for name in re.findall(r"\bfw\.(\w+)", page.read_text())}
+    assert used
+    assert used <= set(flockwise.__all__)
 
 
 def test_the_private_lines_run(capsys):
@@ -15,7 +24,7 @@ def test_the_private_lines_run(capsys):
     exec(code, names)
     assert "differentially private" in capsys.readouterr().out
     # Better than alone, by the public rule and within the budget.
-    alone = names["mm"].simulate(names["problem"], names["mm"].Local(), test=names["task"].test)
+    alone = names["fw"].simulate(names["problem"], names["fw"].Local(), test=names["task"].test)
     assert names["run"].own_metrics.mean() > alone.final.metric + 0.03
 
 
@@ -27,7 +36,7 @@ def test_the_ten_lines_of_python_run(tmp_path, monkeypatch, capsys):
     exec(code, names)
     assert (
         names["run"].final.metric
-        < names["mm"].simulate(names["problem"], names["mm"].Local(), test=names["test"]).final.metric
+        < names["fw"].simulate(names["problem"], names["fw"].Local(), test=names["test"]).final.metric
     )
     assert pq.read_table("models.parquet").num_rows == names["people"].n_agents
     assert capsys.readouterr().out

@@ -1,5 +1,6 @@
-"""One agent without I/O."""
+"""One agent, without input or output: the same in the simulator and on a real network."""
 
-from flockwise.agent.agent import Agent, Clock, Message, Neighbor, Shelter
+from flockwise.agent.agent import Agent, Clock, Message, Neighbor
+from flockwise.agent.releases import GradientReleases, Releases
 
-__all__ = ["Agent", "Clock", "Message", "Neighbor", "Shelter"]
+__all__ = ["Agent", "Clock", "GradientReleases", "Message", "Neighbor", "Releases"]

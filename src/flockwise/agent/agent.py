@@ -1,6 +1,6 @@
 """One agent without I/O: it is told when it ticks and what arrives, and answers with messages.
 
-It knows its own data, its own model, its own clock, and of each neighbor the weight of their tie
+It knows its own data, its own model, its own clock, and of each neighbor the weight of their edge
 and the last model received. It knows nothing else: not how many agents there are, no global
 tick, nobody else's degree. So the same class runs in the simulator and on a real network.
 """
@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+from flockwise.agent.releases import Releases
 from flockwise.errors import BudgetSpent, PrivacyError, SimulationError
 from flockwise.method.descent import descent_update
-from flockwise.privacy.gate import Gate
+from flockwise.objective.local import LocalUpdate
 from flockwise.privacy.messages import Release
 
 NEVER_HEARD = -1
@@ -34,40 +35,6 @@ class Message:
     number: int
     model: NDArray[Any]
     release: Release | None = None
-
-
-class LocalTerm(Protocol):
-    """What an agent minimises by itself."""
-
-    def gradient(self, model: NDArray[Any]) -> NDArray[Any]: ...
-
-
-class SampleTerm(LocalTerm, Protocol):
-    """One that is made of samples, which a gate protects: mean of the point gradients + the penalty's."""
-
-    def point_gradients(self, model: NDArray[Any]) -> NDArray[Any]: ...
-
-    def penalty_gradient(self, model: NDArray[Any]) -> NDArray[Any]: ...
-
-
-@dataclass(frozen=True)
-class Shelter:
-    """What stands between an agent's samples and the network: its gate, and the bound on one's gradient."""
-
-    gate: Gate
-    term: SampleTerm
-    clip: float
-
-    def released(self, dtype: DTypeLike) -> NDArray[Any]:
-        """The agent's model as everyone knows it: its last release, or its public start."""
-        if self.gate.released is None:
-            raise PrivacyError("the gate of an agent that sends models needs a public start")
-        return self.gate.released.astype(dtype)
-
-    def prepare(self, dimension: int) -> None:
-        """Draw the noise of the next release now: the sampler's time must not show on the tick."""
-        with suppress(BudgetSpent):
-            self.gate.prepare(dimension)
 
 
 class Clock(Protocol):
@@ -87,47 +54,44 @@ class Neighbor:
     model: NDArray[Any] | None = None
 
 
+@final
 class Agent:
     """Runs Eq. (4) on its own ticks with the last models that it received.
 
-    With a shelter it runs Eq. (6): each update is a release of its gate, and `model` is the released
+    With `releases` it runs Eq. (6): each update is a release of its gate, and `model` is the released
     one. When the budget is spent it falls silent, and still keeps what it receives.
     """
 
     def __init__(
         self,
         name: Hashable,
-        term: LocalTerm,
+        local: LocalUpdate,
         model: NDArray[Any],
-        weights: Mapping[Hashable, float],
-        *,
-        step_size: float,
-        pull: float,
+        weights: Mapping[Any, float],
         clock: Clock,
-        shelter: Shelter | None = None,
+        releases: Releases | None = None,
+        *,
         now: int = 0,
     ) -> None:
         self.name = name
-        self.model = model if shelter is None else shelter.released(model.dtype)
+        self.model = model if releases is None else releases.released.astype(model.dtype)
         self.updates = 0
         self.neighbors = {other: Neighbor(weight) for other, weight in weights.items()}
         self.next_tick = clock.next_tick(0, now)
-        self._term = term
-        self._step_size = step_size
-        self._pull = pull
+        self._local = local
         self._clock = clock
-        self._shelter = shelter
+        self._releases = releases
         self.prepare(now)
 
     def last_message(self) -> Message:
         """The present model, numbered by the updates done; number 0 is the model it started from."""
-        release = None if self._shelter is None else self._shelter.gate.last_release()
+        release = None if self._releases is None else self._releases.last_release()
         return Message(self.name, self.updates, self.model, release)
 
     def on_tick(self, now: int) -> list[Message]:
         """Wake up: one update, then broadcast the new model; nothing more once the budget is spent."""
         try:
-            self.model = self._updated() if self._shelter is None else self._released(self._shelter)
+            self.model = self._updated()
         except BudgetSpent:
             self.next_tick = None
             return []
@@ -137,25 +101,31 @@ class Agent:
 
     def prepare(self, now: int) -> None:
         """Get ready for the next tick, when nobody waits: the time that noise takes must not show."""
-        if self._shelter is not None:
-            self._shelter.prepare(self.model.size)
+        if self._releases is not None:
+            self._releases.prepare()
+
+    def set_data(self, local: LocalUpdate, now: int) -> None:
+        """Go on with these samples; an agent that had fallen silent tries again."""
+        self._local = local
+        if self._releases is not None:
+            self._releases.set_samples(local.objective)
+        # Only drawn ahead; a gate that cannot release any more says so on the tick.
+        with suppress(PrivacyError):
+            self.prepare(now)
+        if self.next_tick is None:
+            self.next_tick = self._clock.next_tick(self.updates, now)
 
     def _updated(self) -> NDArray[Any]:
-        return self._step(self.model, self._neighbor_mean(), self._term.gradient(self.model))
+        mean = self._neighbor_mean()
 
-    def _released(self, shelter: Shelter) -> NDArray[Any]:
-        """Eq. (6): the gate clips, adds noise and charges; the rest is post-processing of its release."""
-        neighbor_mean = self._neighbor_mean()
+        def step(model: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
+            updated = descent_update(model, mean, gradient, self._local.step_size, self._local.pull)
+            return updated.astype(self.model.dtype, copy=False)
 
-        def post(noisy_mean: NDArray[Any], released: NDArray[Any]) -> NDArray[Any]:
-            return self._step(released, neighbor_mean, noisy_mean + shelter.term.penalty_gradient(released))
-
-        shelter.gate.release_mean(shelter.term.point_gradients, shelter.clip, post)
-        return shelter.released(self.model.dtype)
-
-    def _step(self, model: NDArray[Any], mean: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
-        updated = descent_update(model, mean, gradient, self._step_size, self._pull)
-        return updated.astype(self.model.dtype, copy=False)
+        if self._releases is None:
+            return step(self.model, self._local.objective.gradient(self.model))
+        self._releases.release(step)
+        return self._releases.released.astype(self.model.dtype)
 
     def on_message(self, message: Message, now: int) -> None:
         """Keep the highest-numbered model of each neighbor; drop what is no model."""
@@ -174,7 +144,7 @@ class Agent:
     def _neighbor_mean(self) -> NDArray[Any]:
         """Σ_j W_ij/D_ii·Θ_j over the neighbors heard from.
 
-        One never heard from is left out and the weights renormalised, so that a missing neighbor
+        One never heard from is left out and the weights renormalized, so that a missing neighbor
         never shrinks the model; with none at all, the own model stands in.
         """
         heard = [(n.weight, n.model) for n in self.neighbors.values() if n.model is not None]

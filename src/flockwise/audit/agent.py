@@ -7,16 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.agent import Agent, Shelter
-from flockwise.audit.samples import Samples
-from flockwise.objective import LocalObjective, Quadratic
+from flockwise.agent import Agent, GradientReleases
+from flockwise.audit.samples import AgentSamples
+from flockwise.objective import LocalObjective, LocalUpdate, Quadratic
 from flockwise.privacy.audit.bounds import Scores
-from flockwise.privacy.audit.gate import CLIP, NoiseSource, NoNoise, secure
+from flockwise.privacy.audit.gate import CLIP, NoiseSource, NoNoise, audited_events, secure
 from flockwise.privacy.audit.likelihood import log_likelihoods
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.gate import Gate
 from flockwise.privacy.ledger import MemoryLedger
-from flockwise.privacy.mechanisms import Mechanism
 from flockwise.privacy.noise import Noise
 from flockwise.privacy.plan import Plan
 
@@ -38,34 +37,35 @@ class AgentAttack:
     """
 
     name: str
-    event: Mechanism
+    mechanism: str
     budget: Budget
     accountant: str
     updates: int
     runs: int
-    pair: tuple[Samples, Samples]
+    pair: tuple[AgentSamples, AgentSamples]
     noise: NoiseSource = secure
 
     def scores(self, runs: int, seed: int) -> Scores:
-        plan = Plan.fitting(self.budget, self.event, accountant=self.accountant, updates=self.updates)
+        plan = Plan.fitting(
+            self.budget, self.mechanism, self.updates, accountant=self.accountant, on_grid=True
+        )
         means = [noisy_gradients(plan, samples, NoNoise())[0] for samples in self.pair]
         scores = []
         for which, samples in enumerate(self.pair):
             noisy = np.array(
                 [noisy_gradients(plan, samples, self.noise(seed, which * runs + run)) for run in range(runs)]
             )
-            first, second = (log_likelihoods(plan.events, noisy - mean) for mean in means)
+            first, second = (log_likelihoods(audited_events(plan), noisy - mean) for mean in means)
             scores.append(second - first)
         return Scores(*scores)
 
 
-def noisy_gradients(plan: Plan, samples: Samples, noise: Noise) -> NDArray[np.float64]:
+def noisy_gradients(plan: Plan, samples: AgentSamples, noise: Noise) -> NDArray[np.float64]:
     """What an attacker makes of all the messages of an agent: (updates, coordinates)."""
     start = np.zeros(samples.features.shape[1])
     term = LocalObjective(Quadratic(), samples.features, samples.targets, 0.0)
-    shelter = Shelter(Gate(plan, MemoryLedger("audited"), noise, start=start), term, CLIP)
-    agent = Agent(
-        "audited", term, start, {}, step_size=STEP_SIZE, pull=PULL, clock=EveryTime(), shelter=shelter
-    )
-    models = [start, *(agent.on_tick(now)[0].model for now in range(len(plan.events)))]
+    gate = Gate(plan, MemoryLedger("audited"), noise, start=start)
+    local = LocalUpdate(term, STEP_SIZE, PULL)
+    agent = Agent("audited", local, start, {}, EveryTime(), GradientReleases(gate, term, CLIP))
+    models = [start, *(agent.on_tick(now)[0].model for now in range(len(plan)))]
     return -np.diff(models, axis=0) / (STEP_SIZE * PULL)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.audit.samples import Samples, repeated
+from flockwise.audit.samples import AgentSamples, repeated
 from flockwise.method import LocalDP
 from flockwise.method.local_dp import TARGET_SHARE
-from flockwise.method.released import release_multiplier
-from flockwise.objective import Logistic, Problem
+from flockwise.objective import Objective, Problem
 from flockwise.privacy.audit.bounds import Scores
 from flockwise.privacy.budget import Budget
+from flockwise.privacy.plan import Plan
 
 FEATURE_BOUND = 1.0
 
@@ -33,11 +33,12 @@ class LocalDPAttack:
 
     def _ratios(self, sign: float, runs: int, seed: int) -> NDArray[np.float64]:
         """Of all runs on the point of this sign: normal noise on the point, sometimes a lie on the label."""
-        samples = Samples(sign * self.direction[None, :], np.array([sign]))
-        method = LocalDP(self.budget, FEATURE_BOUND, noise_seed=seed)
-        published = method.perturbed(Problem(*repeated(samples, runs), Logistic())).population
+        samples = AgentSamples(sign * self.direction[None, :], np.array([sign]))
+        problem = Problem(*repeated(samples, runs), Objective(feature_bound=FEATURE_BOUND))
+        published = LocalDP(self.budget).perturbed(problem, seed).population
         label_epsilon = TARGET_SHARE * self.budget.epsilon
-        multiplier = release_multiplier(Budget(self.budget.epsilon - label_epsilon, self.budget.delta))
+        share = Budget(self.budget.epsilon - label_epsilon, self.budget.delta)
+        (multiplier,) = Plan.fitting(share, "gaussian", 1).multipliers
         deviation = 2 * FEATURE_BOUND * multiplier
         along = published.features @ self.direction
         return -2 * FEATURE_BOUND * along / deviation**2 - label_epsilon * published.targets

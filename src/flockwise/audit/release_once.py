@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.audit.samples import Samples, repeated
+from flockwise.audit.samples import AgentSamples, repeated
 from flockwise.method import ReleaseOnce
-from flockwise.method.release_once import Kind
-from flockwise.objective import CappedLogistic, Problem
+from flockwise.objective import CappedLogistic, Objective, Problem
 from flockwise.privacy.audit.bounds import Scores
 from flockwise.privacy.budget import Budget
+from flockwise.release import Statistic
+
+FEATURE_BOUND = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +25,10 @@ class ReleaseOnceAttack:
     """
 
     name: str
-    kind: Kind
+    statistic: Statistic
     budget: Budget
     runs: int
-    pair: tuple[Samples, Samples]
+    pair: tuple[AgentSamples, AgentSamples]
     updates: int = 1
 
     def scores(self, runs: int, seed: int) -> Scores:
@@ -43,6 +45,6 @@ class ReleaseOnceAttack:
         first, second = (self._releases(samples, 1, seed)[0] for samples in self.pair)
         return (second - first) / np.linalg.norm(second - first)
 
-    def _releases(self, samples: Samples, runs: int, seed: int) -> NDArray[np.float64]:
-        method = ReleaseOnce(self.budget, self.kind, noise_seed=seed)
-        return method.release(Problem(*repeated(samples, runs), CappedLogistic())).vectors
+    def _releases(self, samples: AgentSamples, runs: int, seed: int) -> NDArray[np.float64]:
+        problem = Problem(*repeated(samples, runs), Objective(CappedLogistic(), feature_bound=FEATURE_BOUND))
+        return ReleaseOnce(self.budget, self.statistic).release(problem, seed).vectors

@@ -13,14 +13,10 @@ from flockwise.audit.descent import DescentAttack
 from flockwise.audit.local_dp import LocalDPAttack
 from flockwise.audit.release_once import ReleaseOnceAttack
 from flockwise.audit.samples import lone_opposites, opposite_labels, opposite_targets, present_or_zero
-from flockwise.method.objective_perturbation import ObjectivePerturbation
-from flockwise.method.output_perturbation import OutputPerturbation
-from flockwise.method.point_mean import PointMean
-from flockwise.objective import Huber
 from flockwise.privacy.audit import Attack, GateAttack, SupportAttack
-from flockwise.privacy.audit.gate import along_axis, along_diagonal, audited_event, secure
+from flockwise.privacy.audit.gate import along_axis, along_diagonal, secure
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace
+from flockwise.release import ObjectivePerturbation, OutputPerturbation, PointMean
 
 DIMENSION = 4
 AXIS, DIAGONAL = along_axis(DIMENSION), along_diagonal(DIMENSION)
@@ -38,29 +34,32 @@ def every_attack(*, with_secure_noise: bool = True) -> list[Attack]:
 
 def _simulated() -> Iterator[Attack]:
     """Mechanisms with simulated noise, through the gate."""
-    laplace, gaussian = audited_event(Laplace, DIMENSION), audited_event(Gaussian, DIMENSION)
-    knorm = audited_event(KNorm, len(PLANE))
-    yield GateAttack("laplace", laplace, PURE, "basic", 1, 12_000, AXIS)
-    yield GateAttack("l1 clipping", laplace, LARGER_PURE, "basic", 1, 6_000, DIAGONAL)
-    yield GateAttack("laplace", laplace, LARGE, "pld", 10, 3_000, AXIS)
-    yield GateAttack("gaussian", gaussian, LOOSE, "gdp", 1, 50_000, AXIS)
-    yield GateAttack("gaussian", gaussian, LARGE, "gdp", 10, 3_000, AXIS)
-    yield GateAttack("knorm", knorm, PURE, "basic", 1, 12_000, PLANE)
-    yield GateAttack("knorm", knorm, LARGE, "kov", 10, 3_000, PLANE)
+    yield GateAttack("laplace", "laplace", PURE, "basic", 1, 12_000, AXIS)
+    yield GateAttack("l1 clipping", "laplace", LARGER_PURE, "basic", 1, 6_000, DIAGONAL)
+    yield GateAttack("laplace", "laplace", LARGE, "pld", 10, 3_000, AXIS)
+    yield GateAttack("gaussian", "gaussian", LOOSE, "gdp", 1, 50_000, AXIS)
+    yield GateAttack("gaussian", "gaussian", LARGE, "gdp", 10, 3_000, AXIS)
+    yield GateAttack("knorm", "knorm", PURE, "basic", 1, 12_000, PLANE)
+    yield GateAttack("knorm", "knorm", LARGE, "kov", 10, 3_000, PLANE)
 
 
 def _secure() -> Iterator[Attack]:
     """What real agents use: exact integer sums and integer noise."""
-    laplace = audited_event(Laplace, DIMENSION, on_grid=True)
-    gaussian = audited_event(Gaussian, DIMENSION, on_grid=True)
-    yield GateAttack("secure laplace", laplace, PURE, "basic", 1, 6_000, AXIS, secure)
-    yield GateAttack("secure l1 clipping", laplace, LARGER_PURE, "basic", 1, 6_000, DIAGONAL, secure)
-    yield GateAttack("secure laplace", laplace, LARGE, "pld", 10, 1_000, AXIS, secure)
-    yield GateAttack("secure gaussian", gaussian, LOOSE, "zcdp", 1, 10_000, AXIS, secure)
-    yield GateAttack("secure gaussian", gaussian, LARGE, "zcdp", 10, 1_000, AXIS, secure)
-    yield AgentAttack("agent, secure gaussian", gaussian, LARGE, "zcdp", 10, 1_000, lone_opposites(AXIS))
-    yield SupportAttack("support of integer noise, l1", laplace, PURE, "basic", 1_500, AXIS)
-    yield SupportAttack("support of integer noise, l2", gaussian, LOOSE, "zcdp", 1_500, AXIS)
+
+    def attack(
+        name: str, mechanism: str, budget: Budget, accountant: str, updates: int, runs: int
+    ) -> GateAttack:
+        direction = DIAGONAL if "clipping" in name else AXIS
+        return GateAttack(name, mechanism, budget, accountant, updates, runs, direction, secure, on_grid=True)
+
+    yield attack("secure laplace", "laplace", PURE, "basic", 1, 6_000)
+    yield attack("secure l1 clipping", "laplace", LARGER_PURE, "basic", 1, 6_000)
+    yield attack("secure laplace", "laplace", LARGE, "kov", 10, 1_000)
+    yield attack("secure gaussian", "gaussian", LOOSE, "zcdp", 1, 10_000)
+    yield attack("secure gaussian", "gaussian", LARGE, "zcdp", 10, 1_000)
+    yield AgentAttack("agent, secure gaussian", "gaussian", LARGE, "zcdp", 10, 1_000, lone_opposites(AXIS))
+    yield SupportAttack("support of integer noise, l1", "laplace", PURE, "basic", 1_500, AXIS)
+    yield SupportAttack("support of integer noise, l2", "gaussian", LOOSE, "zcdp", 1_500, AXIS)
 
 
 def _descents() -> Iterator[Attack]:
@@ -72,7 +71,7 @@ def _descents() -> Iterator[Attack]:
         yield DescentAttack("descent, knorm", "knorm", LOOSE, "kov", updates, runs, opposite)
     yield DescentAttack("descent, l1 clipping", "laplace", LARGER_PURE, "basic", 1, 50_000, diagonal)
     yield DescentAttack("descent, point or zero", "gaussian", LOOSE, "gdp", 10, 20_000, present_or_zero(AXIS))
-    warm = OutputPerturbation(10.0, 1.0, Huber())
+    warm = OutputPerturbation(width=1.0, l2=10.0)
     yield DescentAttack("descent, warm start", "gaussian", LOOSE, "gdp", 1, 50_000, opposite, warm_start=warm)
 
 
@@ -80,8 +79,6 @@ def _releases() -> Iterator[Attack]:
     """Release once, and the baseline that perturbs every point."""
     labels = opposite_labels(AXIS)
     yield ReleaseOnceAttack("release once, mean", PointMean(), LOOSE, 50_000, labels)
-    yield ReleaseOnceAttack("release once, output", OutputPerturbation(10.0, 1.0), LOOSE, 30_000, labels)
-    yield ReleaseOnceAttack(
-        "release once, objective", ObjectivePerturbation(10.0, 1.0), LOOSE, 50_000, labels
-    )
+    yield ReleaseOnceAttack("release once, output", OutputPerturbation(l2=10.0), LOOSE, 30_000, labels)
+    yield ReleaseOnceAttack("release once, objective", ObjectivePerturbation(l2=10.0), LOOSE, 50_000, labels)
     yield LocalDPAttack("local dp", LOOSE, 25_000, AXIS)

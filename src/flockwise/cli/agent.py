@@ -51,20 +51,18 @@ def request(
 def accept(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that made the request.")],
     reply: Annotated[Path, typer.Argument(metavar="REPLY", help="The folder that the authority sent back.")],
-    data: Annotated[Path, typer.Option(help="The agent's points: an .npz file with features and targets.")],
+    data: Annotated[Path, typer.Option(help="The agent's samples: an .npz file with features and targets.")],
     epsilon: Annotated[float | None, typer.Option(help="Total ε, in a private network.")] = None,
     delta: Annotated[float | None, typer.Option(help="Total δ, in a private network.")] = None,
-    updates: Annotated[int, typer.Option(min=1, help="How many releases the budget is for.")] = 10,
-    clip: Annotated[float, typer.Option(help="What one point's gradient is clipped to.")] = 1.0,
+    updates: Annotated[int | None, typer.Option(min=1, help="How many releases the budget is for.")] = None,
+    clip: Annotated[float | None, typer.Option(help="What one sample's gradient is clipped to.")] = None,
 ) -> None:
     """Put the authority's reply into the agent's folder; then `flockwise agent run FOLDER` runs it."""
-    from flockwise.net.folder import OwnBudget
     from flockwise.net.joining import accept_reply
+    from flockwise.privacy.budget import Budget
 
     if (epsilon is None) != (delta is None):
         raise NetworkError("give both --epsilon and --delta, or neither")
-    privacy = None
-    if epsilon is not None and delta is not None:
-        privacy = OwnBudget(epsilon=epsilon, delta=delta, updates=updates, clip=clip)
-    accept_reply(folder, reply, data, privacy)
+    budget = None if epsilon is None or delta is None else Budget(epsilon, delta)
+    accept_reply(folder, reply, data, budget, updates, clip)
     say(f"Ready. Run it with: flockwise agent run {folder}")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from flockwise.cli.console import NOTES, RESULTS, say, say_error
+from flockwise.cli.console import RESULTS, progress_bar, say, say_error
 from flockwise.cli.files import write_json
 from flockwise.privacy.audit import CONFIDENCE, Attack, Row, audit_one, failed
 
@@ -30,9 +28,9 @@ def audit(
     """Attack every mechanism and compare. Ends with code 1 if one leaks more than it claims."""
     attacks = _attacks()
     rows: list[Row] = []
-    with _progress(len(attacks)) as progress:
+    with progress_bar("attacking every mechanism", "attacks") as progress:
         for number, attack in enumerate(attacks):
-            progress(_what(attack))
+            progress(number, len(attacks), f"{attack.name}, {_updates(attack.updates)}")
             rows.append(audit_one(attack, n_rows=len(attacks), number=number, seed=seed, share=runs))
     if json is not None:
         write_json(json, {"rows": [row.document() for row in rows]})
@@ -52,36 +50,8 @@ def _attacks() -> list[Attack]:
     return every_attack(with_secure_noise=has_secure_noise)
 
 
-def _what(attack: Attack) -> str:
-    return f"{attack.name}, {_updates(attack.updates)}"
-
-
 def _updates(count: int) -> str:
     return "1 update" if count == 1 else f"{count} updates"
-
-
-class Report(Protocol):
-    """Says which attack begins."""
-
-    def __call__(self, what: str) -> None: ...
-
-
-@contextmanager
-def _progress(n_attacks: int) -> Iterator[Report]:
-    """A bar over the attacks; one line where there is no terminal to move it on."""
-    if not NOTES.is_terminal:
-        say(f"{n_attacks} attacks begin; they usually take a few minutes.")
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=NOTES, transient=True, disable=not NOTES.is_terminal) as bar:
-        task = bar.add_task("", total=n_attacks)
-        n_begun = 0
-
-        def report(what: str) -> None:
-            nonlocal n_begun
-            bar.update(task, description=what, completed=n_begun)
-            n_begun += 1
-
-        yield report
 
 
 def _table(rows: Sequence[Row]) -> Table:
@@ -106,7 +76,7 @@ def _table(rows: Sequence[Row]) -> Table:
 
 def _explain(rows: Sequence[Row]) -> None:
     say(
-        f"Neighboring data sets differ in one point. All {len(rows)} lower bounds hold together with "
+        f"Neighboring data sets differ in one sample. All {len(rows)} lower bounds hold together with "
         f"{CONFIDENCE:.1%} confidence. A bound far below its claim proves no more than that: the attack may "
         "be weak, or the runs few."
     )

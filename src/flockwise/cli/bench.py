@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +10,7 @@ from rich.table import Table
 
 from flockwise.cli.console import RESULTS, step
 from flockwise.cli.files import write_json
-from flockwise.errors import FlockwiseError
-
-REPOSITORY = Path(__file__).resolve().parents[3]
+from flockwise.cli.repository import load
 
 bench = typer.Typer(no_args_is_help=True, help="Measure the engine and the network on this machine.")
 
@@ -22,11 +18,9 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the numbers
 
 
 def _run(name: str, **options: Any) -> dict[str, Any]:
-    if not (REPOSITORY / "benchmarks" / f"{name}.py").is_file():
-        raise FlockwiseError("the benchmarks are kept in the repository: run this command from a clone of it")
-    sys.path.insert(0, str(REPOSITORY))
+    program = load(f"benchmarks.{name}")
     with step(f"measuring {name}: nothing else should run on this machine"):
-        return importlib.import_module(f"benchmarks.{name}").run(**options)
+        return program.run(**options)
 
 
 def _show(result: dict[str, Any], json_file: Path | None) -> None:

@@ -7,15 +7,14 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:  # only their names are needed here, and they bring a compiler and a plotter along
-    from flockwise.engine.run import Progress as ReportProgress
+if TYPE_CHECKING:  # only its name is needed here, and it brings a compiler and a plotter along
     from flockwise.report import Comparison
 
 RESULTS = Console()
@@ -50,46 +49,51 @@ def step(words: str) -> Iterator[None]:
     _done(words, started)
 
 
+class Report(Protocol):
+    """Says how far something is: steps done, steps in all if that is known, and what is done now."""
+
+    def __call__(self, done: int, total: int | None, detail: str = "") -> None: ...
+
+
 @contextmanager
-def progress_bar(words: str) -> Iterator[ReportProgress]:
-    """A bar with the time left, for a run; lines now and then where there is no terminal to move it on."""
+def progress_bar(words: str, unit: str) -> Iterator[Report]:
+    """A bar with the time left; lines now and then where there is no terminal to move it on."""
     started = time.perf_counter()
-    with _bar(words) if NOTES.is_terminal else nullcontext(_log(words)) as report:
+    with _bar(words, unit) if NOTES.is_terminal else nullcontext(_log(words, unit)) as report:
         yield report
     _done(words, started)
 
 
 @contextmanager
-def _bar(words: str) -> Iterator[ReportProgress]:
-    """It moves without an end where the number of ticks is unknown."""
+def _bar(words: str, unit: str) -> Iterator[Report]:
+    """It moves without an end where the number of steps is unknown."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(show_speed=False),
-        TextColumn("{task.fields[ticks]}"),
+        TextColumn("{task.fields[steps]}"),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=NOTES, transient=True) as bar:
-        # Nothing is reported before the engine is compiled, which takes a while the first time.
-        task = bar.add_task(f"{words}: compiling", total=None, ticks="")
+        task = bar.add_task(words, total=None, steps="")
 
-        def report(done: int, expected: int | None) -> None:
-            bar.update(task, description=words, completed=done, total=expected, ticks=f"{done:,} ticks")
+        def report(done: int, total: int | None, detail: str = "") -> None:
+            shown = f"{words}: {detail}" if detail else words
+            bar.update(task, description=shown, completed=done, total=total, steps=f"{done:,} {unit}")
 
         yield report
 
 
-def _log(words: str) -> ReportProgress:
+def _log(words: str, unit: str) -> Report:
     said = -math.inf
 
-    def report(done: int, expected: int | None) -> None:
+    def report(done: int, total: int | None, detail: str = "") -> None:
         nonlocal said
         now = time.perf_counter()
         if now - said >= SECONDS_BETWEEN_LINES:
             said = now
-            say(
-                f"{words}: {done:,} ticks" if expected is None else f"{words}: {done:,} of {expected:,} ticks"
-            )
+            count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+            say(f"{words}: {count} {unit}" + (f", {detail}" if detail else ""))
 
     return report
 

@@ -11,7 +11,7 @@ from flockwise.cli.console import RESULTS, progress_bar, results_table, step, ve
 from flockwise.cli.files import output_folder
 from flockwise.cli.output import say_where, write_report
 from flockwise.data import LinearTask, linear_classification
-from flockwise.engine.run import simulate
+from flockwise.engine import simulate
 from flockwise.graph import angular_graph
 from flockwise.method import CoordinateDescent, Global, Local, ModelPropagation, ReleaseOnce
 from flockwise.objective import Problem
@@ -86,11 +86,11 @@ def _compare(task: LinearTask, problem: Problem, seed: int) -> Comparison:
         ("learning together: coordinate descent", CoordinateDescent()),
         ("smoothing local models: propagation", ModelPropagation()),
     ):
-        with progress_bar(words) as progress:
+        with progress_bar(words, "ticks") as progress:
             ticks = UPDATES * problem.n_agents
             runs.append(simulate(problem, method, ticks=ticks, progress=progress, **options))
-    with progress_bar("learning privately: one release each, smoothed") as progress:
-        private = ReleaseOnce(Budget(EPSILON, default_delta(problem.sample_cap)), noise_seed=seed)
+    with progress_bar("learning privately: one release each, smoothed", "ticks") as progress:
+        private = ReleaseOnce(Budget(EPSILON, default_delta(problem.sample_cap)))
         ticks = PRIVATE_UPDATES * problem.n_agents
         runs.append(simulate(problem, private, ticks=ticks, progress=progress, **options))
     return Comparison.of(problem, *runs)

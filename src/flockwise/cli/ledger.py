@@ -14,8 +14,9 @@ from flockwise.cli.console import RESULTS
 from flockwise.cli.files import write_json
 from flockwise.errors import LedgerError, PrivacyError
 from flockwise.privacy.entries import Entry
+from flockwise.privacy.gate import check_entries
 from flockwise.privacy.ledger_file import NAME, read_statement
-from flockwise.privacy.spending import Spending, policy_from, spending_by
+from flockwise.privacy.plan import Plan
 
 SHOWN_ENTRIES = 20
 
@@ -52,7 +53,7 @@ class View:
 
     folder: Path
     agent: str | None
-    spending: Spending | None
+    plan: Plan | None
     entries: tuple[Entry, ...]
     problems: tuple[str, ...]
 
@@ -67,16 +68,17 @@ class View:
             return cls(folder, agent, None, (), statement.problems)
         try:
             entries = tuple(row.entry() for row in statement.rows)
-            spending = _spending(statement.account.policy, agent)
-            if spending is not None:
-                spending.replay([entry.event for entry in entries])
+            granted = statement.account.plan
+            plan = None if granted is None else Plan.from_json(granted)
+            if plan is not None:
+                check_entries(plan, agent, entries)
         except PrivacyError as error:
             return cls(folder, agent, None, (), (str(error),))
-        return cls(folder, agent, spending, entries, ())
+        return cls(folder, agent, plan, entries, ())
 
     @property
     def epsilon_spent(self) -> float:
-        return 0.0 if self.spending is None else self.spending.epsilon_spent(len(self.entries))
+        return 0.0 if self.plan is None else self.plan.epsilon_after(len(self.entries))
 
     def print(self) -> None:
         name = "unknown agent" if self.agent is None else f"agent {self.agent}"
@@ -91,15 +93,16 @@ class View:
             RESULTS.print(self._table())
 
     def _summary(self) -> str:
-        if self.spending is None:
+        if self.plan is None:
             return "nothing is granted yet, and nothing is spent"
-        budget = self.spending.budget
+        budget = self.plan.budget
         n_lost = sum(entry.payload is None for entry in self.entries)
         summary = (
             f"spent ε = {self.epsilon_spent:.4g} of {budget.epsilon:.4g} at δ = {budget.delta:.4g} "
-            f"on {len(self.entries):,} events ({self.spending.description})"
+            f"on {len(self.entries):,} releases (a plan of {len(self.plan):,}, accounted by "
+            f"{self.plan.accountant})"
         )
-        return f"{summary}, {n_lost} of them lost without a release" if n_lost else summary
+        return f"{summary}, {n_lost} of them lost without a message" if n_lost else summary
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -122,12 +125,12 @@ class View:
         return table
 
     def _epsilon_after(self, entry: Entry) -> float:
-        assert self.spending is not None  # nothing is entered before something is granted
-        return self.spending.epsilon_spent(entry.number)
+        assert self.plan is not None  # nothing is entered before something is granted
+        return self.plan.epsilon_after(entry.number)
 
     def document(self) -> dict[str, Any]:
         """The same for programs."""
-        budget = None if self.spending is None else self.spending.budget
+        budget = None if self.plan is None else self.plan.budget
         return {
             "folder": str(self.folder),
             "agent": self.agent,
@@ -151,7 +154,3 @@ class View:
             "bytes": None if entry.payload is None else len(entry.payload),
             "epsilon_so_far": self._epsilon_after(entry),
         }
-
-
-def _spending(policy: str | None, agent: str) -> Spending | None:
-    return None if policy is None else spending_by(policy_from(policy), agent)

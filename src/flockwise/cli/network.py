@@ -32,19 +32,19 @@ def init(
     settings = Config.read(config)
     with step("preparing data, graph and objective"):
         experiment = build(settings)
-    members, task = members_of(experiment)
+    members, shared = members_of(experiment)
     with step(f"making keys and folders for {len(members)} agents"):
         create_network(
             out,
             settings.network.name,
             members,
-            experiment.problem.graph,
-            task,
+            experiment.problem.neighbors,
+            shared,
             dimension=experiment.problem.dimension,
             tick_rate=settings.network.tick_rate,
         )
-    for leak in task.known_leaks:
-        say(f"Outside every guarantee: {leak}")
+    for what in shared.not_covered:
+        say(f"Not covered by any guarantee: {what}")
     say(f"Keep {out / 'authority'} away from the network: whoever has it can admit anybody.")
     say(f"Run all agents on this machine with: flockwise network up {out}")
 
@@ -87,15 +87,17 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
 ) -> None:
     """Show how every agent is doing, and what they guarantee; nothing is computed from anybody's data."""
-    from flockwise.net.overview import agents_in, at_the_door, promise_in
+    from flockwise.net.overview import agents_in, promise_in, refused_connections
 
-    agents, door, promise = agents_in(folder), at_the_door(folder), promise_in(folder)
+    agents, refused, promise = agents_in(folder), refused_connections(folder), promise_in(folder)
     if as_json:
-        typer.echo(json_text.dumps({"agents": agents, "connections": door, "guarantee": promise}))
+        typer.echo(json_text.dumps({"agents": agents, "connections": refused, "guarantee": promise}))
     else:
         RESULTS.print(_table(agents))
-        if any(door.values()):
-            RESULTS.print(f"connections refused: {door['refused']:,}, of strangers: {door['strangers']:,}")
+        if any(refused.values()):
+            RESULTS.print(
+                f"connections refused: {refused['refused']:,}, of strangers: {refused['strangers']:,}"
+            )
         RESULTS.print(Text(f"\n{promise}", style="dim"), soft_wrap=True)
 
 
@@ -114,12 +116,12 @@ def enroll(
         data = request.read_bytes()
     except OSError as error:
         raise NetworkError(f"{request}: cannot be read ({error.strerror})") from None
-    name = answer_request(folder, data, address, dict(map(_tie, neighbor)), reply)
+    name = answer_request(folder, data, address, dict(map(_edge, neighbor)), reply)
     say(f"Agent {name} is in the network. Send {reply} back to its device, and there:")
     say(f"    flockwise agent accept FOLDER {reply.name} --data POINTS.npz")
 
 
-def _tie(text: str) -> tuple[str, float]:
+def _edge(text: str) -> tuple[str, float]:
     name, equals, weight = text.rpartition("=")
     try:
         return name, float(weight if equals else "")

@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.table import Table
 
-from flockwise.cli.console import RESULTS, say
+from flockwise.cli.console import RESULTS, progress_bar, say
 from flockwise.cli.files import output_folder, write_json
 from flockwise.errors import PrivacyError
-from flockwise.privacy import Budget, Gaussian, KNorm, Laplace, Mechanism, calibrate, default_delta
+from flockwise.privacy import MECHANISMS, Budget, Mechanism, calibrate, default_delta
 from flockwise.privacy.accounting.remark import Remark
 from flockwise.privacy.mechanisms import Norm
 
-ACCOUNTANTS: dict[Norm, tuple[str, ...]] = {
-    "l1": ("basic", "theorem1", "zcdp", "kov", "pld"),
-    "l2": ("remark", "zcdp", "gdp", "pld"),
-}
+# What is usual in each geometry; without δ only a pure mechanism is left.
+USUAL: dict[str, str] = {"l1": "laplace", "l2": "gaussian"}
+PURE: dict[str, str] = {"l1": "laplace", "l2": "knorm"}
 CURVE_POINTS = 17
 
 
@@ -54,14 +53,12 @@ class Question:
         return 2 * self.bound / self.samples
 
     def events(self) -> dict[str, Mechanism]:
-        """The mechanism under each accountant. Without δ only a pure one is left in the L2 geometry."""
-        if self.norm == "l1":
-            event: Mechanism = Laplace(self.sensitivity, scale=1.0)
-        elif self.budget.delta == 0:
-            return {"basic": KNorm(self.sensitivity, scale=1.0, dimension=self.dimension)}
-        else:
-            event = Gaussian(self.sensitivity, scale=1.0)
-        return dict.fromkeys(ACCOUNTANTS[self.norm], event)
+        """The mechanism under each accountant that is proven for it. Without δ only a pure one is left."""
+        name = (USUAL if self.budget.delta > 0 else PURE)[self.norm]
+        event = MECHANISMS[name](self.sensitivity, 1.0, None, self.dimension)
+        # A δ of 0 leaves nothing but the sum.
+        known = event.accountants if self.budget.delta > 0 or self.norm == "l1" else ("basic",)
+        return dict.fromkeys(known, event)
 
     def answers(self, updates: int) -> dict[str, Noise | PrivacyError]:
         """The least noise under each accountant, or why it has none."""
@@ -74,7 +71,7 @@ class Question:
             return error
         if name == Remark.name:
             return Noise(events[0], Remark().split(events, self.budget.delta).step_epsilons[0])
-        return Noise(events[0], None if isinstance(events[0], Gaussian) else events[0].epsilon)
+        return Noise(events[0], events[0].epsilon if events[0].is_pure else None)
 
 
 def plan(
@@ -131,13 +128,13 @@ def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
     if given:
         raise PrivacyError(f"--{given[0]}: --problem takes it from {file}; leave it out")
     # These need the compiled engines, which take longer to load than the other plans to make.
-    from flockwise.cli.planning import planning, show_plan
+    from flockwise.cli.planning import UNIT, WORDS, show_plan
     from flockwise.config import Config
     from flockwise.config.planning import plan_of
     from flockwise.planner.document import document
 
     settings = Config.read(file)
-    with planning() as progress:
+    with progress_bar(WORDS, UNIT) as progress:
         made = plan_of(settings, progress)
     if json is not None:
         write_json(json, document(made))
@@ -147,11 +144,11 @@ def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
 def _question(
     epsilon: float, delta: float, samples: int, dimension: int, norm: str, bound: float
 ) -> Question:
-    if norm not in ACCOUNTANTS:
+    if norm not in USUAL:
         raise PrivacyError(f"--norm must be l1 or l2, got {norm!r}")
     if not (math.isfinite(bound) and bound > 0):
         raise PrivacyError(f"--bound must be positive and finite, got {bound!r}")
-    return Question(Budget(epsilon, delta), samples, dimension, norm, bound)
+    return Question(Budget(epsilon, delta), samples, dimension, cast(Norm, norm), bound)
 
 
 def _document(question: Question, updates: int, answers: dict[str, Noise | PrivacyError]) -> dict[str, Any]:

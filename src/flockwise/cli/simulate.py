@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,8 +13,7 @@ from flockwise.cli.interrupt import INTERRUPTED, stop_on_interrupt
 from flockwise.cli.output import say_where, write_report
 from flockwise.cli.planning import planned
 from flockwise.config import Config, Experiment, build
-from flockwise.config.sections import PlannedMethod
-from flockwise.engine.run import simulate as run_method
+from flockwise.engine import simulate as run_method
 from flockwise.errors import ConfigError, ResumeError
 from flockwise.method import Global, Local
 from flockwise.report import Comparison, Page
@@ -44,7 +43,7 @@ def simulate(
     saved = _saved_run(folder) if resume else None
     if not resume:
         _refuse_to_overwrite(folder)
-    if isinstance(settings.method, PlannedMethod):
+    if settings.is_planned:
         experiment = planned(settings, folder)
     else:
         with step("preparing data, graph and objective"):
@@ -55,7 +54,9 @@ def simulate(
         say(f"Saved after {run.final.ticks:,} ticks. Go on with:")
         say(f"    flockwise simulate {config} --out {out} --resume")
         raise typer.Exit(INTERRUPTED)
-    run.to_parquet(folder / "models.parquet")
+    run.to_parquet(folder / "models.parquet", which=None if run.own_models is None else "released")
+    if run.own_models is not None:
+        run.to_parquet(folder / "own_models.parquet", which="own")
     comparison = Comparison.of(experiment.problem, *_baselines(experiment, wanted=baselines), run)
     write_report(folder, _page(config, experiment, comparison), settings.seed, experiment.samples.targets)
     RESULTS.print(results_table(comparison))
@@ -83,7 +84,8 @@ def _refuse_to_overwrite(folder: Path) -> None:
 
 
 def _run(experiment: Experiment, saved: Trajectory | None) -> Trajectory:
-    with stop_on_interrupt() as stop_wanted, progress_bar(f"running {experiment.method.name}") as progress:
+    words = f"running {experiment.method.name}"
+    with stop_on_interrupt() as stop_wanted, progress_bar(words, "ticks") as progress:
         return experiment.simulate(resume=saved, progress=progress, should_stop=stop_wanted)
 
 
@@ -91,8 +93,9 @@ def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:
     others = [method for method in (Local(), Global()) if method.name != experiment.method.name]
     if not wanted:
         return []
-    if not experiment.problem.graph.n_edges:
-        say("The graph has no edges, so that no agent has a say in one model for all: global is left out.")
+    graph = experiment.problem.graph
+    if graph is None or not graph.n_edges:
+        say("There are no edges, so no agent has a say in one model for all: global is left out.")
         others = [method for method in others if method.name != Global.name]
     if not others:
         return []
@@ -105,16 +108,8 @@ def _page(config: Path, experiment: Experiment, comparison: Comparison) -> Page:
         title=f"{config.stem}: {experiment.problem.n_agents:,} agents learn a model each",
         comparison=comparison,
         data_description=experiment.samples.description,
-        settings=_settings(experiment.config),
+        settings=experiment.config.dump(),
         version=version(),
         choice=experiment.choice,
         choice_description=experiment.choice_description,
     )
-
-
-def _settings(config: Config) -> dict[str, dict[str, Any]]:
-    values = config.model_dump(by_alias=True, exclude_none=True)
-    sections = {"general": {"seed": values.pop("seed")}}
-    for name, section in values.items():
-        sections[name] = {k: v.name if isinstance(v, Path) else v for k, v in section.items()}
-    return sections

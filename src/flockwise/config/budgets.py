@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from flockwise.config.private_misfits import needs_delta
-from flockwise.config.sections import DifferentialPrivacy
+from flockwise.config.misfits import needs_delta
 from flockwise.data.labels import encode_labels
+from flockwise.data.tables import check_present, read_table
 from flockwise.errors import ConfigError, DataError, PrivacyError
-from flockwise.graph.tables import check_present, read_table
 from flockwise.objective import Problem
+from flockwise.privacy.accounting import default_accountant
 from flockwise.privacy.budget import Budget, default_delta
 
 AGENT, EPSILON, DELTA = "agent", "epsilon", "delta"
 
 
-def budgets_of(section: DifferentialPrivacy, problem: Problem) -> Budget | tuple[Budget, ...]:
+def budgets_of(section: Any, problem: Problem) -> Budget | tuple[Budget, ...]:
     """(ε, δ): one for all agents, or one each in the order of the agents."""
     if section.budgets is None:
         assert section.epsilon is not None
@@ -33,17 +33,14 @@ def budgets_of(section: DifferentialPrivacy, problem: Problem) -> Budget | tuple
     return budgets
 
 
-def smallest_delta(budgets: Budget | Sequence[Budget]) -> float:
-    """0 if any agent allows no δ."""
-    return budgets.delta if isinstance(budgets, Budget) else min(budget.delta for budget in budgets)
-
-
-def _common_delta(section: DifferentialPrivacy, problem: Problem) -> float:
+def _common_delta(section: Any, problem: Problem) -> float:
     if section.delta is not None:
         return section.delta
-    # K-norm noise and basic composition are pure: a δ would only make their guarantee sound worse.
-    is_pure = section.accountant == "basic" or (section.mechanism == "knorm" and section.accountant is None)
-    return 0.0 if is_pure else default_delta(problem.sample_cap)
+    delta = default_delta(problem.sample_cap)
+    mechanism = getattr(section, "mechanism", "gaussian")
+    accountant = getattr(section, "accountant", None) or default_accountant(mechanism, delta)
+    # Basic composition is pure: a δ would only make its guarantee sound worse.
+    return 0.0 if accountant == "basic" else delta
 
 
 def _read(file: Path, names: tuple[str, ...]) -> tuple[Budget, ...]:
@@ -79,8 +76,8 @@ def _number(name: str, column: str, cell: Any) -> float:
         raise DataError(f"agent {name!r}, column {column!r}: got {found}; write a number") from None
 
 
-def _check_deltas(section: DifferentialPrivacy, budgets: Sequence[Budget], names: Sequence[str]) -> None:
-    why = needs_delta(section.mechanism, section.accountant)
+def _check_deltas(section: Any, budgets: Sequence[Budget], names: Sequence[str]) -> None:
+    why = needs_delta(section)
     for name, budget in zip(names, budgets, strict=True):
         if budget.delta == 0 and why is not None:
             raise DataError(f"agent {name!r}: got delta = 0; {why}")

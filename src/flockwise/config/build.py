@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from flockwise.config.methods import build_method
-from flockwise.config.objectives import build_problem, tuned_tradeoff
+from flockwise.config.budgets import budgets_of
+from flockwise.config.parts import method_of
 from flockwise.config.planning import ANY_TRADEOFF, facts_of
-from flockwise.config.samples import Samples, load_samples
+from flockwise.config.problems import build_problem, tuned_tradeoff
+from flockwise.config.samples import TaskSamples, load_samples
 from flockwise.config.schema import Config
-from flockwise.config.sections import Method as MethodSection
-from flockwise.config.sections import PlannedMethod, SimulatedMethod
 from flockwise.data import Population
-from flockwise.engine.conditions import Conditions
-from flockwise.engine.run import Method, Progress, simulate
-from flockwise.method import Local
+from flockwise.engine import Conditions, simulate
+from flockwise.engine.simulate import Progress, Stops
+from flockwise.method import Local, Method
 from flockwise.objective import Problem
-from flockwise.planner import Plan, plan_run
-from flockwise.planner.plan import Progress as Planning
+from flockwise.planner import Recommendation, plan_run
+from flockwise.planner.recommendation import Progress as Planning
 from flockwise.results.trajectory import Trajectory
 from flockwise.results.tuning import TradeoffChoice
 
@@ -38,9 +37,9 @@ class Experiment:
     test: Population | None
     choice: TradeoffChoice | None
     choice_description: str
-    samples: Samples
+    samples: TaskSamples
     stops: dict[str, Any]
-    plan: Plan | None = None
+    plan: Recommendation | None = None
 
     @property
     def train(self) -> Population:
@@ -59,10 +58,11 @@ class Experiment:
             self.problem,
             self.method,
             engine=engine.name,
-            threads=engine.threads,
+            # A method that is computed at once has no stops, and no threads either.
+            threads=engine.threads if self.stops else None,
             seed=self.config.seed,
             test=self.test,
-            conditions=_conditions(self.config),
+            conditions=_conditions(engine),
             resume=resume,
             progress=progress,
             should_stop=should_stop,
@@ -75,19 +75,22 @@ def build(config: Config, *, planning: Planning | None = None) -> Experiment:
 
     planning: called with the trials done and to do while a plan is made.
     """
-    samples = load_samples(config.data, config.seed, config.objective.feature_bound)
-    if isinstance(config.method, PlannedMethod):
+    samples = load_samples(config.data, config.seed)
+    if config.is_planned:
         return _planned(config, samples, planning)
     tradeoff, choice, words = config.objective.tradeoff, None, ""
-    if tradeoff == "auto":
+    if tradeoff == "auto" and config.graph is None:
+        tradeoff = ANY_TRADEOFF
+    elif tradeoff == "auto":
         choice, words = tuned_tradeoff(config, samples)
         tradeoff = choice.best
     assert not isinstance(tradeoff, str)
     problem = build_problem(config, samples, tradeoff)
+    budgets = budgets_of(config.privacy, problem) if config.is_private else None
     return Experiment(
         config=config,
         problem=problem,
-        method=build_method(config, problem),
+        method=method_of(config, budgets),
         test=samples.test,
         choice=choice,
         choice_description=words,
@@ -96,7 +99,7 @@ def build(config: Config, *, planning: Planning | None = None) -> Experiment:
     )
 
 
-def _planned(config: Config, samples: Samples, planning: Planning | None) -> Experiment:
+def _planned(config: Config, samples: TaskSamples, planning: Planning | None) -> Experiment:
     """With the method that the plan chose; local models where it advises against all of them."""
     problem = build_problem(config, samples, ANY_TRADEOFF)
     plan = plan_run(facts_of(config, problem), planning)
@@ -104,28 +107,21 @@ def _planned(config: Config, samples: Samples, planning: Planning | None) -> Exp
     return Experiment(
         config=config,
         problem=problem if chosen is None else chosen.problem(problem),
-        method=Local() if chosen is None else chosen.seeded(config.seed),
+        method=Local() if chosen is None else chosen.method,
         test=samples.test,
         choice=None,
         choice_description="",
         samples=samples,
-        stops={} if chosen is None else chosen.stops,
+        stops={} if chosen is None else dict(chosen.stops),
         plan=plan,
     )
 
 
-def _stops(section: MethodSection) -> dict[str, Any]:
-    if not isinstance(section, SimulatedMethod):
-        return {}
-    return section.model_dump(include={"updates", "ticks", "time", "tolerance", "record_every"})
+def _stops(section: Any) -> dict[str, Any]:
+    names = {field.name for field in fields(Stops)} & type(section).model_fields.keys()
+    return {name: getattr(section, name) for name in sorted(names)}
 
 
-def _conditions(config: Config) -> Conditions:
-    engine = config.engine
-    return Conditions(
-        delay=engine.delay,
-        delay_kind=engine.delay_kind,
-        loss=engine.loss,
-        offline_share=engine.offline_share,
-        offline_length=engine.offline_length,
-    )
+def _conditions(engine: Any) -> Conditions:
+    names = {field.name for field in fields(Conditions)} & type(engine).model_fields.keys()
+    return Conditions(**{name: getattr(engine, name) for name in names})

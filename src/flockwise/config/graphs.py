@@ -2,74 +2,58 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from flockwise.config.samples import Samples
+from flockwise.config.generate import arguments
+from flockwise.config.parts import objective_of
+from flockwise.config.samples import TaskSamples
 from flockwise.config.schema import Config
-from flockwise.config.sections import AngularGraph, EdgesGraph, KnnGraph, RandomGraph, TableData
-from flockwise.data import Population
+from flockwise.config.sections import EDGES, TableData
+from flockwise.data.tables import read_table
 from flockwise.errors import ConfigError, DataError, GraphError
-from flockwise.graph import (
-    GraphSource,
-    SimilarityGraph,
-    angular_graph,
-    knn_graph,
-    profile_graph,
-    random_graph,
-    read_edges,
-)
-from flockwise.graph.tables import read_table
-from flockwise.objective import Loss, Problem, solve_local_models
+from flockwise.graph import GRAPHS, GraphSource, SimilarityGraph, read_edges
+from flockwise.graph.profiles import named_vectors
+from flockwise.objective import Problem
+from flockwise.solve import solve_local_models
 
 
-def build_graph(config: Config, samples: Samples, loss: Loss) -> SimilarityGraph:
-    """The graph over the agents of the training samples."""
+def build_graph(config: Config, samples: TaskSamples) -> SimilarityGraph | None:
+    """The graph over the agents of the training samples; None where there is no [graph]."""
     section, train = config.graph, samples.train
-    if isinstance(section, RandomGraph):
-        return random_graph(train.n_agents, section.degree, config.seed)
-    if isinstance(section, EdgesGraph):
+    if section is None:
+        return None
+    if section.kind == EDGES:
         source = GraphSource("edges", section.file.name, private=section.private)
         columns: Any = tuple(section.columns)
         return read_edges(section.file, train.agent_names, columns=columns, source=source)
+    kind = GRAPHS[section.kind]
+    graph = kind(**arguments(kind, dict(section)))
+    if not hasattr(graph, "of_vectors"):
+        return graph.of_agents(train.n_agents, config.seed)
     if section.origin == "profiles" and section.file is not None:
-        return _profile_graph(config, section, train)
-    vectors = _vectors(config, section, samples, loss)
-    source = GraphSource(section.origin)
-    if isinstance(section, AngularGraph):
-        return angular_graph(vectors, gamma=section.gamma, threshold=section.threshold, source=source)
-    return knn_graph(vectors, section.k, metric=_metric(section), source=source)
+        return _of_profiles(config, graph, samples, section.file)
+    return graph.of_vectors(_vectors(config, samples), GraphSource(section.origin), None)
 
 
-def _vectors(config: Config, section: AngularGraph | KnnGraph, samples: Samples, loss: Loss) -> Any:
+def _vectors(config: Config, samples: TaskSamples) -> Any:
     """One row per agent; [graph] and [data] are known to fit."""
-    if section.origin == "models":
-        strangers = SimilarityGraph.from_edges(samples.train.n_agents, np.empty((0, 2), np.int64))
-        return solve_local_models(Problem(samples.train, strangers, loss, l2=config.objective.l2))
+    origin = config.graph.origin
+    if origin == "models":
+        return solve_local_models(Problem(samples.train, None, objective_of(config, 1.0)))
     return {
         "targets": samples.targets,
         "ratings": samples.rating_matrix,
         "profiles": samples.profiles,
-    }[section.origin]
+    }[origin]
 
 
-def _profile_graph(config: Config, section: AngularGraph | KnnGraph, train: Population) -> SimilarityGraph:
+def _of_profiles(config: Config, graph: Any, samples: TaskSamples, file: Path) -> SimilarityGraph:
+    section = config.graph
     agent = section.agent or (config.data.agent if isinstance(config.data, TableData) else "agent")
-    file = section.file
-    assert file is not None
-    options: dict[str, Any]
-    if isinstance(section, AngularGraph):
-        options = {"gamma": section.gamma, "threshold": section.threshold}
-    else:
-        options = {"k": section.k, "metric": _metric(section)}
     try:
         table = read_table(file, text_columns=[agent])
-        return profile_graph(table, section.columns, agent=agent, agent_names=train.agent_names, **options)
+        vectors, names, listed = named_vectors(table, section.columns, agent, samples.train.agent_names)
+        return graph.of_vectors(vectors, GraphSource("profiles", f"{file.name}, {listed}"), names)
     except (DataError, GraphError) as error:
         raise ConfigError(f"{file}: {error}") from None
-
-
-def _metric(section: KnnGraph) -> Any:
-    # Profiles are standardised columns, where distances mean something; vectors of models differ in length.
-    return section.metric or ("euclidean" if section.origin == "profiles" else "cosine")

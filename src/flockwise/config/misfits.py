@@ -1,44 +1,46 @@
-"""Values that are right one by one and do not fit each other: one line each, like other problems."""
+"""Checks across sections: values that are right one by one and do not fit each other, in one line each.
+
+What a method, a loss or a kind of noise needs is said by these themselves; here it is put in its place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from flockwise.config.private_misfits import private_misfits
-from flockwise.config.sections import (
-    AdmmMethod,
-    AngularGraph,
-    Data,
-    Engine,
-    Graph,
-    KnnGraph,
-    LowPassMethod,
-    Method,
-    MovieLensData,
-    Objective,
-    PlannedMethod,
-    Privacy,
-    SimulatedMethod,
-    SyntheticData,
-    TableData,
-)
+from flockwise.checks import allowed_words
+from flockwise.config.generate import settings_of_tuple, strange_keys
+from flockwise.config.parts import method_of, objective_of
+from flockwise.config.sections import CLOCKED, MovieLensData, SyntheticData, TableData, privacy_class
+from flockwise.errors import ConfigError, PrivacyError
+from flockwise.method import METHODS
+from flockwise.method.rules import Descent
+from flockwise.objective import LOSSES
+from flockwise.privacy.accounting import ACCOUNTANTS
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.mechanisms import MECHANISMS
+
+if TYPE_CHECKING:
+    from flockwise.config.schema import Config
+
+# Stands for budgets that are in a file, or need the data's size: no check here depends on it.
+ANY_BUDGET = Budget(1.0, 1e-6)
 
 
-def misfits(
-    data: Data, graph: Graph, objective: Objective, method: Method, privacy: Privacy, engine: Engine
-) -> list[str]:
-    """What does not fit, in the order of the file, and then what does not fit the kind of privacy."""
-    return [
-        *_in_data(data),
-        *_in_graph(graph, data),
-        *_in_objective(objective),
-        *_in_method(method),
-        *private_misfits(data, objective, method, privacy),
-        *_in_engine(engine, method),
+def misfits(config: Config) -> list[str]:
+    """What does not fit, in the order of the file."""
+    lines = [
+        *_in_data(config.data),
+        *_in_graph(config.graph, config.data),
+        *_in_objective(config),
+        *_in_method(config),
+        *_in_privacy(config),
+        *_in_engine(config),
     ]
+    return list(dict.fromkeys(lines))
 
 
-def _in_data(data: Data) -> Iterator[str]:
+def _in_data(data: Any) -> Iterator[str]:
     if not isinstance(data, SyntheticData):
         return
     if data.min_samples > data.max_samples:
@@ -47,48 +49,174 @@ def _in_data(data: Data) -> Iterator[str]:
         yield f"data.informative: got {data.informative}; allowed: at most dimension, {data.dimension}"
 
 
-def _in_graph(graph: Graph, data: Data) -> Iterator[str]:
-    if not isinstance(graph, AngularGraph | KnnGraph):
+def _in_graph(graph: Any, data: Any) -> Iterator[str]:
+    origin = getattr(graph, "origin", None)
+    if origin is None:
         return
-    if graph.origin == "targets" and not isinstance(data, SyntheticData):
+    if origin == "targets" and not isinstance(data, SyntheticData):
         yield 'graph.from: got "targets"; true targets are known for data.source = "synthetic" only'
-    if graph.origin == "ratings" and not isinstance(data, MovieLensData):
+    if origin == "ratings" and not isinstance(data, MovieLensData):
         yield 'graph.from: got "ratings"; there are ratings for data.source = "movielens" only'
-    if graph.origin == "profiles":
+    if origin == "profiles":
         if isinstance(data, SyntheticData):
             yield 'graph.from: got "profiles"; agents of data.source = "synthetic" have none'
         if isinstance(data, TableData) and graph.file is None:
             yield "graph.file: missing; name the table of public profiles, one row per agent"
     for key in ("file", "columns", "agent"):
-        if getattr(graph, key) is not None and not _reads_profiles(graph):
+        if getattr(graph, key) is not None and not (origin == "profiles" and graph.file is not None):
             yield f'graph.{key}: only for from = "profiles" with a file; leave it out'
 
 
-def _reads_profiles(graph: AngularGraph | KnnGraph) -> bool:
-    return graph.origin == "profiles" and graph.file is not None
-
-
-def _in_objective(objective: Objective) -> Iterator[str]:
-    if objective.classes is not None and objective.loss != "softmax":
-        yield 'objective.classes: only for loss = "softmax"; leave it out'
-    if objective.loss == "softmax" and objective.classes is None:
-        yield 'objective.classes: missing; loss = "softmax" needs the number of classes'
-    if objective.width is not None and objective.loss != "huber":
-        yield 'objective.width: only for loss = "huber"; leave it out'
+def _in_objective(config: Config) -> Iterator[str]:
+    objective = config.objective
+    own = {setting.key: setting for setting in settings_of_tuple(LOSSES[objective.loss])}
+    for loss in LOSSES:
+        for setting in settings_of_tuple(loss):
+            if getattr(objective, setting.key) is not None and setting.key not in own:
+                yield f'objective.{setting.key}: only for loss = "{loss.name}"; leave it out'
+    for key, setting in own.items():
+        if setting.default is ... and getattr(objective, key) is None:
+            words = allowed_words(setting.annotation)
+            yield f'objective.{key}: missing; loss = "{objective.loss}" needs {words}'
     if objective.validation_share is not None and objective.tradeoff != "auto":
         yield 'objective.validation_share: only for tradeoff = "auto"; leave it out'
+    if not config.is_private and objective.feature_bound is not None:
+        yield 'objective.feature_bound: only for privacy.kind = "dp"; leave it out'
+    if config.is_private:
+        yield from _in_private_objective(config)
 
 
-def _in_method(method: Method) -> Iterator[str]:
-    if isinstance(method, SimulatedMethod):
-        limits = (method.updates, method.ticks, method.time, method.tolerance)
-        if all(limit is None for limit in limits):
-            yield "method.updates: missing; say when to stop by updates, ticks, time or tolerance"
+def _in_private_objective(config: Config) -> Iterator[str]:
+    objective = config.objective
+    if config.is_planned:
+        if objective.validation_share is not None:
+            yield "objective.validation_share: a plan chooses tradeoff on generated twins; leave it out"
+    elif objective.tradeoff == "auto" and config.graph is not None:
+        if not isinstance(config.data, SyntheticData):
+            yield (
+                'objective.tradeoff: got "auto"; a private run would tune it on private data: '
+                "write a number, and choose it on public or generated data"
+            )
+        elif objective.validation_share is not None:
+            yield (
+                "objective.validation_share: a private run chooses tradeoff on other generated instances; "
+                "leave it out"
+            )
 
 
-def _in_engine(engine: Engine, method: Method) -> Iterator[str]:
-    if isinstance(method, AdmmMethod | LowPassMethod | PlannedMethod):
-        for key in ("delay", "loss", "offline_share"):
-            if value := getattr(engine, key):
-                name = method.name
-                yield f'engine.{key}: got {value}; name = "{name}" needs an ideal network, leave it out'
+def _in_method(config: Config) -> Iterator[str]:
+    variant, method = config.variant, config.method
+    if variant is None:
+        if not config.is_private:
+            yield (
+                'method.name: missing or "auto"; plans are made for private runs: write privacy.kind = "dp", '
+                'or name a method, for instance "cd"'
+            )
+        return
+    if getattr(variant.kind, "needs_graph", True) and config.graph is None:
+        yield f'[graph]: missing; name = "{method.name}" needs to know who resembles whom'
+    if not config.is_private and variant.needs_privacy:
+        yield (
+            f'method.name: got "{method.name}"; it releases within a budget: write privacy.kind = "dp", '
+            'or use name = "propagation"'
+        )
+        return
+    if config.is_private and variant.privacy is None and method.name != "local":
+        private = [f'"{other.name}"' for other in METHODS if other.privacy is not None]
+        yield (
+            f'method.name: got "{method.name}"; it has no private form: use {", ".join(private)}, '
+            'or "local", which sends nothing'
+        )
+        return
+    yield from _in_stops(config)
+    yield from strange_keys("method", variant.kind, dict(method))
+    if _is_complete(config):
+        yield from _of_the_parts(config)
+
+
+def _in_stops(config: Config) -> Iterator[str]:
+    variant, method = config.variant, config.method
+    if variant is None or variant.rule not in CLOCKED:
+        return
+    others = (method.ticks, method.time, method.tolerance)
+    if method.updates is None and all(limit is None for limit in others):
+        yield "method.updates: missing; say when to stop by updates, ticks, time or tolerance"
+    if not config.is_private or privacy_class(variant) is None:
+        return
+    if method.updates is None and any(limit is not None for limit in others):
+        yield "method.updates: missing; say for how many updates of each agent the budget is planned"
+    if method.tolerance is not None:
+        yield (
+            f"method.tolerance: got {method.tolerance}; when a private run stops would leak the data: "
+            "stop by updates, ticks or time"
+        )
+
+
+def _is_complete(config: Config) -> bool:
+    """Whether method and objective can be made at all; what is missing has a line of its own."""
+    variant = config.variant
+    assert variant is not None
+    needs_updates = config.is_private and privacy_class(variant) is not None
+    own = settings_of_tuple(LOSSES[config.objective.loss])
+    has_loss = all(
+        setting.default is not ... or getattr(config.objective, setting.key) is not None for setting in own
+    )
+    return has_loss and not (needs_updates and config.method.updates is None)
+
+
+def _of_the_parts(config: Config) -> Iterator[str]:
+    """What method, statistic and noise have to say themselves."""
+    try:
+        objective = objective_of(config, tradeoff=1.0)
+        method = method_of(config, ANY_BUDGET if config.is_private else None)
+    except (ConfigError, PrivacyError, ValueError) as error:
+        yield str(error)
+        return
+    yield from map(str, method.misfits(objective))
+
+
+def _in_privacy(config: Config) -> Iterator[str]:
+    if not config.is_private:
+        return
+    privacy = config.privacy
+    if privacy.budgets is None and privacy.epsilon is None:
+        yield "privacy.epsilon: missing; give one for all agents, or budgets, a table with one for each"
+    if privacy.budgets is not None:
+        if privacy.epsilon is not None:
+            yield f"privacy.epsilon: got {privacy.epsilon} beside a table of budgets; leave one of them out"
+        if privacy.delta is not None:
+            yield (
+                f"privacy.delta: got {privacy.delta} beside a table of budgets, which has one for each "
+                "agent; leave it out"
+            )
+    if config.is_planned and privacy.clip_norm is not None and not _bounds_residuals(config):
+        yield 'privacy.clip_norm: only for method.name = "cd"; leave it out'
+    if privacy.delta == 0 and (why := needs_delta(privacy)):
+        yield f"privacy.delta: got {privacy.delta}; {why}"
+
+
+def _bounds_residuals(config: Config) -> bool:
+    """Whether a clip says how large residuals are, as a plan needs to know for losses without a bound."""
+    loss = LOSSES[config.objective.loss]
+    return hasattr(loss, "bounded") and config.objective.feature_bound is not None
+
+
+def needs_delta(privacy: Any) -> str | None:
+    """Why δ = 0 cannot be had, in words; None if it can."""
+    mechanism = getattr(privacy, "mechanism", "gaussian")
+    if not MECHANISMS[mechanism].is_pure:
+        return f'{mechanism} noise needs a delta above 0: use mechanism = "laplace"'
+    accountant = getattr(privacy, "accountant", None)
+    if accountant is not None and ACCOUNTANTS[accountant].least_delta > 0 and accountant != "pld":
+        return f'accountant = "{accountant}" needs a delta above 0: use "basic"'
+    return None
+
+
+def _in_engine(config: Config) -> Iterator[str]:
+    variant = config.variant
+    if variant is not None and variant.rule is Descent:
+        return
+    for key in ("delay", "loss", "offline_share"):
+        if value := getattr(config.engine, key):
+            name = config.method.name
+            yield f'engine.{key}: got {value}; name = "{name}" needs an ideal network, leave it out'

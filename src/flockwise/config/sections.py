@@ -1,33 +1,50 @@
-"""The sections of a configuration. Where a section comes in kinds, each kind has just its own keys."""
+"""The sections of a configuration. Where a section comes in kinds, each kind has just its own keys.
+
+Kinds of graph, methods, losses and noise are not listed here: their sections come from what is registered.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
-from flockwise.config.fields import (
-    TABLE_SUFFIXES,
-    Contraction,
+from flockwise.checks import (
+    Allowed,
     Count,
     CountFromZero,
-    Delay,
-    Duration,
-    Flag,
-    FloatType,
-    Folder,
-    Name,
-    Names,
     NotNegative,
-    OfflineLength,
     Positive,
     Probability,
-    Section,
+    Seed,
     ShareBelowOne,
     ShareInside,
-    Table,
+    field_types,
 )
+from flockwise.config.generate import (
+    Setting,
+    optional,
+    optional_keys,
+    section,
+    settings_of,
+    settings_of_tuple,
+)
+from flockwise.config.values import Flag, FloatType, Folder, Name, Names, Section, Table
+from flockwise.data.tables import SUFFIXES
+from flockwise.engine import ENGINES, Conditions
+from flockwise.engine.simulate import Stops
+from flockwise.graph import GRAPHS
+from flockwise.method import METHODS
+from flockwise.method.base import Variant
+from flockwise.method.rules import Descent, Meetings
+from flockwise.objective import LOSSES
+
+AUTO = "auto"
+EDGES = "edges"
+CLOCKED = (Descent, Meetings)
 
 
 class SyntheticData(Section):
@@ -73,133 +90,43 @@ class TableData(Section):
     dtype: FloatType = "float64"
 
 
-def _kind_of_data(section: Any) -> str | None:
-    source = section.get("source") if isinstance(section, dict) else getattr(section, "source", None)
-    if source in ("synthetic", "movielens"):
-        return source
-    is_table = isinstance(source, str | Path) and Path(source).suffix.lower() in TABLE_SUFFIXES
-    return "table" if is_table else None
-
-
-class _Compared(Section):
-    """A graph of agents whose vectors are alike."""
-
-    file: Table | None = None
-    columns: Names | None = None
-    agent: Name | None = None
-
-
-class AngularGraph(_Compared):
-    """`angular_graph`: exp((cos − 1)/γ) between vectors."""
-
-    kind: Literal["angular"]
-    origin: Literal["profiles", "models", "targets"] = Field(alias="from")
-    gamma: Positive = 0.1
-    threshold: Annotated[
-        Annotated[float, Field(ge=0, le=1)] | Literal["connected"],
-        Field(description='a number from 0 to 1, or "connected"'),
-    ] = 0.01
-
-
-class KnnGraph(_Compared):
-    """`knn_graph`: either one is among the k nearest of the other."""
-
-    kind: Literal["knn"]
-    origin: Literal["profiles", "models", "targets", "ratings"] = Field(alias="from")
-    k: Count = 10
-    metric: Literal["cosine", "euclidean"] | None = None
+DataSection = SyntheticData | MovieLensData | TableData
 
 
 class EdgesGraph(Section):
-    """`read_edges`: a file with one edge per row."""
+    """`read_edges`: a file with one edge per row.
+
+    private: whether the edges were made from private data; left out, their origin is unknown.
+    """
 
     kind: Literal["edges"]
     file: Table
     columns: Annotated[
-        list[str], Field(min_length=2, max_length=3, description="a list of 2 or 3 column names")
+        list[str], Field(min_length=2, max_length=3), Allowed("a list of 2 or 3 column names")
     ] = Field(default=["source", "target", "weight"])
-    private: Flag = False
+    private: Flag | None = None
 
 
-class RandomGraph(Section):
-    """`random_graph`: neighbors who have nothing in common, for trials of size and speed."""
+class General(Section):
+    """What stands before the sections."""
 
-    kind: Literal["random"]
-    degree: Count = 10
-
-
-class Objective(Section):
-    """What is minimised; l2 is 1/m_i where it is left out."""
-
-    loss: Literal["logistic", "capped_logistic", "softmax", "quadratic", "huber"] = "logistic"
-    tradeoff: Annotated[
-        Annotated[float, Field(gt=0)] | Literal["auto"], Field(description='a number above 0, or "auto"')
-    ] = "auto"
-    validation_share: ShareInside | None = None
-    l2: NotNegative | None = None
-    max_samples: Count | None = None
-    classes: Annotated[int, Field(ge=2, description="a whole number from 2 on")] | None = None
-    width: Positive | None = None
-    feature_bound: Positive | None = None
+    seed: Seed = 0
 
 
-class BaselineMethod(Section):
-    """A method that is solved and not simulated: it takes no time and sends nothing."""
+class NetworkSection(Section):
+    """Read by `flockwise network init` alone.
 
-    name: Literal["local", "global"]
+    tick_rate: updates a second of each agent, in the mean.
+    listen: where the agents are reached: a number or a name, the same for all of them.
+    port: of the first agent; the others follow. Left out, ports that are free now are taken.
+    round_timeout: seconds without a sign of life after which a conversation goes on without a neighbor.
+    """
 
-
-class SimulatedMethod(Section):
-    """When a simulated run stops, and how often it records."""
-
-    updates: Count | None = None
-    ticks: Count | None = None
-    time: Duration | None = None
-    tolerance: ShareInside | None = None
-    record_every: Duration = 1.0
-
-
-class DescentMethod(SimulatedMethod):
-    """Eq. (4)."""
-
-    name: Literal["cd"]
-    start: Literal["zeros", "local"] = "zeros"
-
-
-class PropagationMethod(SimulatedMethod):
-    """Supplement C; it always starts from the local models."""
-
-    name: Literal["propagation"]
-
-
-class AdmmMethod(SimulatedMethod):
-    """Gossip ADMM."""
-
-    name: Literal["admm"]
-    start: Literal["zeros", "local"] = "local"
-    penalty: Positive = 1.0
-    gradient_steps: Count = 10
-
-
-class ReleaseOnceMethod(SimulatedMethod):
-    """`ReleaseOnce`: one noisy vector of each agent, smoothed."""
-
-    name: Literal["release_once"]
-    kind: Literal["mean", "output", "objective"] = "mean"
-
-
-class LowPassMethod(Section):
-    """`LowPass`: one noisy vector of each agent, smoothed over as many hops as the releases tell."""
-
-    name: Literal["lowpass"]
-    kind: Literal["mean", "output"] = "mean"
-    width: Positive | None = None
-
-
-class PlannedMethod(Section):
-    """The private method that promises most on generated twins, or none: the default of private runs."""
-
-    name: Literal["auto"]
+    name: Name = "flockwise"
+    tick_rate: Positive = 1.0
+    listen: Name = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535), Allowed("a whole number from 1 to 65535")] | None = None
+    round_timeout: Positive = 60.0
 
 
 class NoPrivacy(Section):
@@ -208,47 +135,115 @@ class NoPrivacy(Section):
     kind: Literal["none"]
 
 
-class DifferentialPrivacy(Section):
-    """Everything that an agent sends stays within its budget."""
-
-    kind: Literal["dp"]
-    epsilon: Positive | None = None
-    budgets: Table | None = None
-    delta: ShareBelowOne | None = None
-    mechanism: Literal["gaussian", "laplace", "knorm"] = "gaussian"
-    accountant: Literal["basic", "theorem1", "remark", "kov", "zcdp", "gdp", "pld"] | None = None
-    allocation: Literal["uniform", "late"] = "uniform"
-    contraction: Contraction | None = None
-    clip_norm: Positive | None = None
-
-
-class Engine(Section):
-    """What runs the agents, and how their network behaves; times in mean intervals between ticks."""
-
-    name: Literal["cpu", "reference"] = "cpu"
-    threads: Count | None = None
-    delay: Delay = 0.0
-    delay_kind: Literal["fixed", "exponential"] = "fixed"
-    loss: ShareBelowOne = 0.0
-    offline_share: ShareBelowOne = 0.0
-    offline_length: OfflineLength = 5.0
-
-
-Data: TypeAlias = Annotated[
-    Annotated[SyntheticData, Tag("synthetic")]
-    | Annotated[MovieLensData, Tag("movielens")]
-    | Annotated[TableData, Tag("table")],
-    Discriminator(_kind_of_data),
+TargetRange = Annotated[
+    list[float], Field(min_length=2, max_length=2), Allowed("a list of two numbers, the smaller first")
 ]
-Graph: TypeAlias = Annotated[AngularGraph | KnnGraph | EdgesGraph | RandomGraph, Field(discriminator="kind")]
-Method: TypeAlias = Annotated[
-    BaselineMethod
-    | DescentMethod
-    | PropagationMethod
-    | AdmmMethod
-    | ReleaseOnceMethod
-    | LowPassMethod
-    | PlannedMethod,
-    Field(discriminator="name"),
-]
-Privacy: TypeAlias = Annotated[NoPrivacy | DifferentialPrivacy, Field(discriminator="kind")]
+
+# Words that complete "allowed: …" where a kind is missing or unknown.
+SOURCES = '"synthetic", "movielens", or a .csv or .parquet file'
+ORIGINS = ("profiles", "models", "targets", "ratings")
+
+
+def data_kind(values: Mapping[str, Any]) -> type[Section] | None:
+    source = values.get("source")
+    if source in ("synthetic", "movielens"):
+        return SyntheticData if source == "synthetic" else MovieLensData
+    is_table = isinstance(source, str | Path) and Path(source).suffix.lower() in SUFFIXES
+    return TableData if is_table else None
+
+
+def graph_names() -> tuple[str, ...]:
+    return (*GRAPHS.names, EDGES)
+
+
+def graph_kind(values: Mapping[str, Any]) -> type[Section] | None:
+    kind = values.get("kind")
+    if kind == EDGES:
+        return EdgesGraph
+    if not isinstance(kind, str) or kind not in GRAPHS:
+        return None
+    part = GRAPHS[kind]
+    more: dict[str, Any] = {}
+    if hasattr(part, "of_vectors"):
+        more = {
+            "file": (optional(Table), None),
+            "columns": (optional(Names), None),
+            "agent": (optional(Name), None),
+            "kind": (Literal[kind], ...),
+            "origin": (Literal[ORIGINS], Field(alias="from")),
+        }
+    else:
+        more = {"kind": (Literal[kind], ...)}
+    return section("Graph", settings_of(part), **more)
+
+
+def objective_kind(values: Mapping[str, Any]) -> type[Section]:
+    """All losses' parameters are keys; which of them the loss has is checked later."""
+    return section(
+        "Objective",
+        iter(()),
+        loss=(Literal[LOSSES.names], "logistic"),
+        tradeoff=(
+            Annotated[
+                Annotated[float, Field(gt=0)] | Literal["auto"], Allowed('a number above 0, or "auto"')
+            ],
+            "auto",
+        ),
+        validation_share=(ShareInside | None, None),
+        l2=(NotNegative | None, None),
+        max_samples=(Count | None, None),
+        **optional_keys(LOSSES, settings_of_tuple),
+        feature_bound=(Positive | None, None),
+        target_range=(optional(TargetRange), None),
+    )
+
+
+def method_names() -> tuple[str, ...]:
+    return (*METHODS.names, AUTO)
+
+
+def method_kind(values: Mapping[str, Any]) -> type[Section] | None:
+    name = values.get("name", AUTO)
+    if name == AUTO:
+        return section("Method", iter(()), name=(Literal["auto"], AUTO))
+    if not isinstance(name, str) or name not in METHODS:
+        return None
+    variant = METHODS[name]
+    stops = settings_of(Stops) if variant.rule in CLOCKED else iter(())
+    own = settings_of(variant.kind, frozenset({"privacy", *variant.preset}))
+    return section("Method", iter([*stops, *own]), name=(Literal[name], ...))
+
+
+def privacy_kind(values: Mapping[str, Any], variant: Variant | None) -> type[Section] | None:
+    """The budget, and how the method of this run spreads it."""
+    if values.get("kind") == "none":
+        return NoPrivacy
+    if values.get("kind") != "dp":
+        return None
+    return section(
+        "Privacy",
+        iter(spending_settings(variant)),
+        kind=(Literal["dp"], ...),
+        epsilon=(Positive | None, None),
+        budgets=(Table | None, None),
+        delta=(ShareBelowOne | None, None),
+    )
+
+
+def spending_settings(variant: Variant | None) -> list[Setting]:
+    """The keys of [privacy] beside the budget; for a planned run a clip is the public word on residuals."""
+    if variant is None:
+        return [Setting("clip_norm", "clip", Positive | None, None)]
+    kind = privacy_class(variant)
+    return [] if kind is None else list(settings_of(kind))
+
+
+def privacy_class(variant: Variant) -> Any:
+    """The dataclass of a method's privacy field; None if it takes just budgets, or has no private form."""
+    options = (variant.privacy, *get_args(variant.privacy))
+    return next((one for one in options if is_dataclass(one) and "budgets" in field_types(one)), None)
+
+
+def engine_kind(values: Mapping[str, Any]) -> type[Section]:
+    conditions = settings_of(Conditions, frozenset({"joins", "leaves"}))
+    return section("Engine", conditions, name=(Literal[ENGINES.names], "cpu"), threads=(Count | None, None))

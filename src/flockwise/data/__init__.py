@@ -4,6 +4,7 @@ from flockwise.data.frames import population_from_frame, read_population
 from flockwise.data.movielens import MovieLens, load_movielens
 from flockwise.data.population import Population
 from flockwise.data.ratings import RatingsTask, ratings_task
+from flockwise.data.samples import Samples
 from flockwise.data.synthetic import LinearTask, linear_classification
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "MovieLens",
     "Population",
     "RatingsTask",
+    "Samples",
     "linear_classification",
     "load_movielens",
     "population_from_frame",

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import DTypeLike, NDArray
 
-from flockwise.data.checks import as_floats, cell_error, distinct, float_dtype, nonfinite_words, quoted
+from flockwise.data.checks import as_floats, cell_error, distinct, float_dtype, nonfinite_words
 from flockwise.data.labels import encode_labels, names_of, packing_order
 from flockwise.data.population import Population
+from flockwise.data.tables import as_table, check_present, columns_of, read_table
 from flockwise.errors import DataError
 
 
@@ -37,7 +36,7 @@ def population_from_frame(
 
     Booleans count as 0 and 1. Text, categories and missing values are refused.
     """
-    return _pack(_as_table(frame), agent, target, features, agents, dtype)
+    return _pack(as_table(frame), agent, target, features, agents, dtype)
 
 
 def read_population(
@@ -51,48 +50,10 @@ def read_population(
 ) -> Population:
     """A population from a .csv (with a header) or .parquet file; see `population_from_frame`."""
     file = Path(path)
-    readers = {".csv": _read_csv, ".parquet": _read_parquet}
-    if file.suffix.lower() not in readers:
-        raise DataError(f"{file}: cannot read a {file.suffix!r} file; use {' or '.join(readers)}")
-    if not file.is_file():
-        raise DataError(f"{file}: there is no such file")
     try:
-        table = readers[file.suffix.lower()](file, agent)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{file}: cannot be read as {file.suffix} ({error})") from error
-    try:
-        return _pack(table, agent, target, features, agents, dtype)
+        return _pack(read_table(file, text_columns=[agent]), agent, target, features, agents, dtype)
     except DataError as error:
         raise DataError(f"{file}: {error}") from None
-
-
-def _read_csv(file: Path, agent: str) -> pa.Table:
-    # Labels are read as they are written: as a number, "007" would become the agent "7".
-    labels_as_text = pyarrow.csv.ConvertOptions(column_types={agent: pa.string()})
-    return pyarrow.csv.read_csv(file, convert_options=labels_as_text)
-
-
-def _read_parquet(file: Path, agent: str) -> pa.Table:
-    # ParquetFile reads this one file; read_table would also take columns from folder names like "x=1".
-    with pyarrow.parquet.ParquetFile(file) as opened:
-        return opened.read()
-
-
-def _as_table(frame: Any) -> pa.Table:
-    if isinstance(frame, pa.Table):
-        return frame
-    if not isinstance(frame, dict) and not hasattr(frame, "__arrow_c_stream__"):
-        raise DataError(
-            f"cannot read a {type(frame).__name__} as a table; give a pandas, polars or Arrow table "
-            "(collect a lazy one first) or a dictionary of columns"
-        )
-    try:
-        return pa.table(frame)
-    except (pa.ArrowException, ValueError, TypeError) as error:
-        words = "; ".join(str(part) for part in error.args)
-        raise DataError(
-            f"the table cannot be read; give every column one type and one name ({words})"
-        ) from error
 
 
 def _pack(
@@ -112,8 +73,8 @@ def _pack(
     order, offsets = packing_order(codes, len(names))
     packed = np.empty((table.num_rows, len(columns)), dtype=kept)
     for place, column in enumerate(columns):
-        packed[:, place] = _numbers(table[column], column, codes, names, kept)[order]
-    targets = np.array(_numbers(table[target], target, codes, names, kept)[order])
+        packed[:, place] = finite_numbers(table[column], column, codes, names, kept)[order]
+    targets = np.array(finite_numbers(table[target], target, codes, names, kept)[order])
     return Population.packed(packed, targets, offsets, agent_names=names, feature_names=columns)
 
 
@@ -126,36 +87,20 @@ def _feature_columns(
     if agent == target:
         raise DataError(f"column {agent!r} cannot be both the agent and the target")
     if features is None:
-        others = {agent, target, *_pandas_index(table)}
-        columns = tuple(name for name in table.column_names if name not in others)
+        columns = tuple(name for name in columns_of(table) if name not in (agent, target))
     else:
         columns = distinct(features, "feature")
     if not columns:
         raise DataError(f"there is no feature column beside {agent!r} and {target!r}")
-    for role, column in (("agent", agent), ("target", target), *(("feature", name) for name in columns)):
-        _check_present(table, role, column)
+    for role, names in (("agent", [agent]), ("target", [target]), ("feature", columns)):
+        check_present(table, names, role)
     for role, column in (("agent", agent), ("target", target)):
         if column in columns:
             raise DataError(f"column {column!r} is the {role} and cannot be a feature as well")
     return columns
 
 
-def _check_present(table: pa.Table, role: str, column: str) -> None:
-    found = table.column_names.count(column)
-    if found == 0:
-        available = quoted(table.column_names)
-        raise DataError(f"there is no column {column!r} for the {role}; the columns are {available}")
-    if found > 1:
-        raise DataError(f"column {column!r} occurs {found} times; rename or drop the others")
-
-
-def _pandas_index(table: pa.Table) -> list[str]:
-    """Index columns that pandas added: a filtered frame's old row numbers are not a feature."""
-    metadata = table.schema.pandas_metadata or {}
-    return [column for column in metadata.get("index_columns", []) if isinstance(column, str)]
-
-
-def _numbers(
+def finite_numbers(
     column: pa.ChunkedArray,
     name: str,
     codes: NDArray[np.int64],

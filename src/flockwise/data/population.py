@@ -21,7 +21,12 @@ from flockwise.data.checks import (
     quoted,
 )
 from flockwise.data.labels import encode_labels, label_array, names_of, packing_order
+from flockwise.data.samples import Samples
 from flockwise.errors import DataError
+from flockwise.privacy.origin import Origin
+
+# A feature of this name is 1 everywhere.
+INTERCEPT = "intercept"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,6 +35,8 @@ class Population:
 
     Make one with `Population.from_arrays`, `Population.packed`, `population_from_frame` or
     `read_population`. All arrays are read-only, all numbers finite; an agent may have no sample.
+    origins: what in the samples was computed from private data of others, or of the whole agent at once,
+    such as learned features or centers; every guarantee names it.
     """
 
     features: FloatArray
@@ -38,6 +45,7 @@ class Population:
     feature_names: tuple[str, ...]
     # None: agents are called "0", "1", …; a million names are then made only if someone asks.
     given_names: tuple[str, ...] | None
+    origins: tuple[Origin, ...] = ()
 
     @classmethod
     def packed(
@@ -48,6 +56,7 @@ class Population:
         *,
         agent_names: Iterable[str | int] | None = None,
         feature_names: Iterable[str] | None = None,
+        origins: Iterable[Origin] = (),
     ) -> Population:
         """A population that shares the memory of arrays in agent order; do not write to them afterwards."""
         _check_layout(features, targets, offsets)
@@ -57,6 +66,7 @@ class Population:
             offsets=_read_only(offsets.astype(np.int64, copy=False)),
             feature_names=_feature_names(feature_names, features.shape[1]),
             given_names=None if agent_names is None else names_of(agent_names),
+            origins=tuple(origins),
         )
 
     @classmethod
@@ -143,11 +153,11 @@ class Population:
         """How many samples each agent has."""
         return _read_only(np.diff(self.offsets))
 
-    def samples(self, agent: int) -> tuple[FloatArray, FloatArray]:
-        """Features (samples, features) and targets (samples,) of the agent at this position, as views."""
+    def samples(self, agent: int) -> Samples:
+        """Those of the agent at this position, as views."""
         self._check_position(agent)
         rows = slice(self.offsets[agent], self.offsets[agent + 1])
-        return self.features[rows], self.targets[rows]
+        return Samples(self.features[rows], self.targets[rows])
 
     def agent_index(self, name: str) -> int:
         """The position of the agent with this name."""
@@ -168,11 +178,11 @@ class Population:
             return self
         features = _finite(self.features, kept, self.feature_names, self._owner)
         targets = _finite(self.targets[:, None], kept, ("target",), self._owner)[:, 0]
-        return self._with(features, targets, self.offsets)
+        return self.with_samples(features, targets)
 
     def with_intercept(self) -> Population:
         """A last feature "intercept" that is 1 everywhere, for models with a constant term."""
-        if "intercept" in self.feature_names:
+        if INTERCEPT in self.feature_names:
             raise DataError("there is a feature 'intercept' already; drop or rename it")
         features = np.ones((self.n_samples, self.n_features + 1), dtype=self.dtype)
         features[:, :-1] = self.features
@@ -181,7 +191,8 @@ class Population:
             self.targets,
             self.offsets,
             agent_names=self.given_names,
-            feature_names=(*self.feature_names, "intercept"),
+            feature_names=(*self.feature_names, INTERCEPT),
+            origins=self.origins,
         )
 
     def select(self, agents: Sequence[str] | Sequence[int] | NDArray[Any]) -> Population:
@@ -201,6 +212,7 @@ class Population:
             offsets,
             agent_names=names,
             feature_names=self.feature_names,
+            origins=self.origins,
         )
 
     @cached_property
@@ -217,15 +229,19 @@ class Population:
 
     def _rows(self, mask: NDArray[np.bool_]) -> Population:
         kept_before = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
-        return self._with(self.features[mask], self.targets[mask], kept_before[self.offsets])
+        return self.with_samples(self.features[mask], self.targets[mask], kept_before[self.offsets])
 
-    def _with(self, features: NDArray[Any], targets: NDArray[Any], offsets: NDArray[np.int64]) -> Population:
+    def with_samples(
+        self, features: NDArray[Any], targets: NDArray[Any], offsets: NDArray[np.int64] | None = None
+    ) -> Population:
+        """The same agents and features with other numbers."""
         return Population.packed(
             features,
             targets,
-            offsets,
+            self.offsets if offsets is None else offsets,
             agent_names=self.given_names,
             feature_names=self.feature_names,
+            origins=self.origins,
         )
 
 

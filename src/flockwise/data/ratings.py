@@ -11,14 +11,23 @@ from scipy import sparse
 
 from flockwise.data.als import als_features
 from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
-from flockwise.data.population import Population
+from flockwise.data.population import INTERCEPT, Population
 from flockwise.errors import DataError
+from flockwise.privacy.origin import Origin
 
 MovieFeatures: TypeAlias = Literal["als", "als_disjoint", "genres"]
 Centring: TypeAlias = Literal["user_mean", "public"]
 
 # The middle of what people use of the scale 1 to 5; a constant, so that it tells nothing about anyone.
 PUBLIC_CENTRE = 3.5
+# What choices of features and centers make of other people's ratings, or of all those of an agent at once.
+ORIGINS = {
+    "als": Origin("the movie features, factors of the agents' own ratings", "private"),
+    "als_disjoint": Origin(
+        "the movie features, factors of the ratings of other users, who are no agents", "private"
+    ),
+    "user_mean": Origin("the targets, centered by each agent's own mean rating", "private"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +93,13 @@ def ratings_task(
         names = tuple(f"factor{column}" for column in range(dimension))
     if centring == "public":
         movie_features = np.column_stack((movie_features, np.ones(len(movie_features))))
-        names = (*names, "intercept")
+        names = (*names, INTERCEPT)
     centres = _centres(train, centring)
+    origins = tuple(ORIGINS[choice] for choice in (features, centring) if choice in ORIGINS)
     profiles, profile_names = _profiles(movielens.users)
     return RatingsTask(
-        train=_population(train, centres, movie_features, names).select(agents),
-        test=_population(test, centres, movie_features, names).select(agents),
+        train=_population(train, centres, movie_features, names, origins).select(agents),
+        test=_population(test, centres, movie_features, names, origins).select(agents),
         movie_features=movie_features,
         centres=centres[agents],
         user_profiles=profiles[agents],
@@ -143,6 +153,7 @@ def _population(
     centres: NDArray[np.float64],
     movie_features: NDArray[np.float64],
     names: tuple[str, ...],
+    origins: tuple[Origin, ...],
 ) -> Population:
     return Population.packed(
         movie_features[ratings.movies],
@@ -150,6 +161,7 @@ def _population(
         ratings.offsets,
         agent_names=range(1, ratings.n_users + 1),
         feature_names=names,
+        origins=origins,
     )
 
 

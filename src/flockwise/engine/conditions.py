@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from annotated_types import Ge, Lt
 from numba import njit
 from numpy.typing import NDArray
 
+from flockwise.checks import Allowed, Delay, ShareBelowOne, check_fields
 from flockwise.errors import SimulationError
 from flockwise.randomness.clocks import (
     CHURN,
@@ -34,6 +36,8 @@ from flockwise.randomness.clocks import (
 
 HALF_UNIT_BITS = UNIT_BITS // 2
 
+OfflineLength: TypeAlias = Annotated[float, Ge(1e-6), Lt(1e6), Allowed("a number from 1e-6 to below 1e6")]
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -45,50 +49,49 @@ class Conditions:
     joins, leaves: the time at which an agent (by index) joins or leaves for good.
     """
 
-    delay: float = 0.0
+    delay: Delay = 0.0
     delay_kind: Literal["fixed", "exponential"] = "fixed"
-    loss: float = 0.0
-    offline_share: float = 0.0
-    offline_length: float = 5.0
+    loss: ShareBelowOne = 0.0
+    offline_share: ShareBelowOne = 0.0
+    offline_length: OfflineLength = 5.0
     joins: Mapping[int, float] = field(default_factory=dict)
     leaves: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.delay < 1e6:
-            raise SimulationError(f"delay must be at least 0 and below 1e6, got delay={self.delay}")
-        if self.delay_kind not in ("fixed", "exponential"):
-            raise SimulationError(
-                f"delay_kind must be 'fixed' or 'exponential', got delay_kind={self.delay_kind!r}"
-            )
-        for name in ("loss", "offline_share"):
-            share = getattr(self, name)
-            if not 0 <= share < 1:
-                raise SimulationError(f"{name} must be in [0, 1), got {name}={share}")
-        if not 1e-6 <= self.offline_length < 1e6:
-            raise SimulationError(
-                f"offline_length must be from 1e-6 to 1e6, got offline_length={self.offline_length}"
-            )
+        check_fields(self, SimulationError)
+        for name, times in (("joins", self.joins), ("leaves", self.leaves)):
+            for agent, time in times.items():
+                if not 0 <= time < 1e6:
+                    raise SimulationError(f"{name} of agent {agent} must be in [0, 1e6), got {time}")
 
     @property
     def are_ideal(self) -> bool:
         """The paper's network: everyone is there, and a broadcast arrives at once."""
         return not (self.delay or self.loss or self.offline_share or self.joins or self.leaves)
 
-    def table(self, n_agents: int) -> ConditionTable:
-        """The same in integers, for the functions below."""
+    def check_agents(self, n_agents: int) -> None:
+        """Refuse agents that are not there."""
+        for name, times in (("joins", self.joins), ("leaves", self.leaves)):
+            for agent in times:
+                if not 0 <= agent < n_agents:
+                    raise SimulationError(f"{name} names agent {agent}, but agents are 0 to {n_agents - 1}")
+
+    def table(self, ids: NDArray[np.int64]) -> ConditionTable:
+        """The same in integers, for the functions below and agents with these numbers."""
+        size = int(ids.max(initial=-1)) + 1
         return ConditionTable(
             delay=_units(self.delay),
             delay_is_random=self.delay_kind == "exponential" and self.delay > 0,
             loss_threshold=_threshold(self.loss),
             offline_threshold=_threshold(self.offline_share),
             slot_length=_units(self.offline_length),
-            joins=_per_agent(self.joins, n_agents, 0, "joins"),
-            leaves=_per_agent(self.leaves, n_agents, NEVER, "leaves"),
+            joins=_per_agent(self.joins, size, 0),
+            leaves=_per_agent(self.leaves, size, NEVER),
         )
 
 
 class ConditionTable(NamedTuple):
-    """Conditions in integers: times in units, probabilities as thresholds on a 64-bit word."""
+    """Conditions in integers: times in units, by an agent's number; probabilities as 64-bit thresholds."""
 
     delay: int
     delay_is_random: bool
@@ -107,14 +110,12 @@ def _threshold(probability: float) -> np.uint64:
     return np.uint64(int(probability * 2**64))
 
 
-def _per_agent(times: Mapping[int, float], n_agents: int, default: int, name: str) -> NDArray[np.int64]:
-    table = np.full(n_agents, default, np.int64)
+def _per_agent(times: Mapping[int, float], size: int, default: int) -> NDArray[np.int64]:
+    """By an agent's number; agents that run elsewhere are left out."""
+    table = np.full(size, default, np.int64)
     for agent, time in times.items():
-        if not 0 <= agent < n_agents:
-            raise SimulationError(f"{name} names agent {agent}, but agents are 0 to {n_agents - 1}")
-        if not 0 <= time < 1e6:
-            raise SimulationError(f"{name} of agent {agent} must be in [0, 1e6), got {time}")
-        table[agent] = _units(time)
+        if agent < size:
+            table[agent] = _units(time)
     return table
 
 
@@ -220,14 +221,15 @@ def catches_up(table, seed, receiver, sender, after, until):
 
 
 @njit
-def count_catch_ups(table, seed, offsets, neighbors, after, until):
+def count_catch_ups(table, seed, ids, offsets, neighbors, after, until):
     """How many models are handed to agents that return in (after, until], by neighbors online then."""
     count = 0
-    for agent in range(offsets.shape[0] - 1):
+    for position in range(offsets.shape[0] - 1):
+        agent = ids[position]
         time = next_return(table, seed, agent, after, until)
         while time <= until:
-            for e in range(offsets[agent], offsets[agent + 1]):
-                sender = neighbors[e]
+            for e in range(offsets[position], offsets[position + 1]):
+                sender = ids[neighbors[e]]
                 if appearance(table, seed, sender) < time and is_online(table, seed, sender, time):
                     count += 1
             time = next_return(table, seed, agent, time, until)

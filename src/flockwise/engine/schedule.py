@@ -11,7 +11,7 @@ from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
 
 @njit
-def count_ticks(table, seed, limit, next_ticks, updates, until):
+def count_ticks(table, seed, limit, ids, next_ticks, updates, until):
     """How many ticks come up to `until`."""
     count = 0
     for agent in range(next_ticks.shape[0]):
@@ -19,12 +19,12 @@ def count_ticks(table, seed, limit, next_ticks, updates, until):
         while time <= until and time < NEVER:
             count += 1
             done += 1
-            time = scheduled_tick(table, seed, agent, done, time) if done < limit else NEVER
+            time = scheduled_tick(table, seed, ids[agent], done, time) if done < limit else NEVER
     return count
 
 
 @njit
-def list_ticks(table, seed, limit, next_ticks, updates, until, out):
+def list_ticks(table, seed, limit, ids, next_ticks, updates, until, out):
     """The times of these ticks, agent after agent."""
     count = 0
     for agent in range(next_ticks.shape[0]):
@@ -33,7 +33,7 @@ def list_ticks(table, seed, limit, next_ticks, updates, until, out):
             out[count] = time
             count += 1
             done += 1
-            time = scheduled_tick(table, seed, agent, done, time) if done < limit else NEVER
+            time = scheduled_tick(table, seed, ids[agent], done, time) if done < limit else NEVER
 
 
 def time_of_tick(
@@ -41,13 +41,14 @@ def time_of_tick(
     table: ConditionTable,
     seed: int,
     limit: int,
+    ids: NDArray[np.int64],
     next_ticks: NDArray[np.int64],
     updates: NDArray[np.int64],
 ) -> int:
     """The time of the n_ticks-th tick of all agents together, counted from now; NEVER if there are fewer."""
-    clocks = table, np.uint64(seed), limit, next_ticks, updates
+    clocks = table, np.uint64(seed), limit, ids, next_ticks, updates
     running = next_ticks < NEVER
-    clocks_end = limit < NEVER or (table.leaves[running] < NEVER).all()
+    clocks_end = limit < NEVER or (table.leaves[ids[running]] < NEVER).all()
     if clocks_end and count_ticks(*clocks, NEVER - 1) < n_ticks:
         return NEVER
     # Walk in steps of the expected length until enough ticks lie behind.

@@ -11,12 +11,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from flockwise.engine.conditions import ConditionTable, scheduled_tick
-from flockwise.method.descent import Descent
+from flockwise.method.rules import Descent
 
 
 @dataclass
 class MailState:
-    """Messages of all directed edges: received (number −1: never heard) and under way.
+    """Messages of all directed edges: received (number −1: never heard) and under way ("pending").
 
     The edge j → i stands at the position of j among i's neighbors.
     """
@@ -24,10 +24,10 @@ class MailState:
     sent: NDArray[np.int64]
     numbers: NDArray[np.int64]
     inbox: NDArray[Any]
-    letter_edges: NDArray[np.int64]
-    letter_arrivals: NDArray[np.int64]
-    letter_numbers: NDArray[np.int64]
-    letter_models: NDArray[Any]
+    pending_edges: NDArray[np.int64]
+    pending_arrivals: NDArray[np.int64]
+    pending_numbers: NDArray[np.int64]
+    pending_models: NDArray[Any]
 
 
 @dataclass
@@ -64,19 +64,26 @@ class DescentState:
 
 def initial_state(descent: Descent, seed: int, table: ConditionTable) -> DescentState:
     """Θ(0) and everyone's first tick."""
-    n_agents = descent.problem.n_agents
-    ticks = first_ticks(table, np.uint64(seed), n_agents)
+    ticks = first_ticks(table, np.uint64(seed), descent.ids)
     tail_sums = None if descent.noise is None else np.zeros(descent.start.shape)
-    return DescentState(descent.start.copy(), ticks, np.zeros(n_agents, np.int64), None, tail_sums)
+    return DescentState(descent.start.copy(), ticks, np.zeros(descent.n_agents, np.int64), None, tail_sums)
 
 
 @njit
-def first_ticks(table, seed, n_agents):
+def first_ticks(table, seed, ids):
     """When each agent wakes for the first time."""
-    ticks = np.empty(n_agents, np.int64)
-    for agent in range(n_agents):
-        ticks[agent] = scheduled_tick(table, seed, agent, 0, 0)
+    ticks = np.empty(ids.shape[0], np.int64)
+    for position in range(ids.shape[0]):
+        ticks[position] = scheduled_tick(table, seed, ids[position], 0, 0)
     return ticks
+
+
+def tail_averages(
+    models: NDArray[Any], updates: NDArray[np.int64], start: int, tail_sums: NDArray[np.float64]
+) -> NDArray[Any]:
+    """The mean of each agent's releases from update `start` on; its present model before there is one."""
+    counts = np.maximum(updates - start, 0)[:, None]
+    return np.where(counts > 0, tail_sums / np.maximum(counts, 1), models).astype(models.dtype)
 
 
 def reverse_edges(offsets: NDArray[np.int64], neighbors: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -7,24 +7,23 @@ from numba import njit
 from numpy.typing import NDArray
 
 from flockwise.engine.conditions import ConditionTable, appearance, count_catch_ups
-from flockwise.method.descent import Descent
+from flockwise.method.rules import Descent
 
 
 def vectors_sent(
     descent: Descent, table: ConditionTable, seed: int, updates: NDArray[np.int64], until: int
 ) -> int:
     """One vector per update and neighbor, the first broadcasts and the models handed to returning agents."""
-    graph = descent.problem.graph
-    counts = np.diff(graph.offsets)
-    total = int(updates @ counts)
+    edges, ids = descent.edges, descent.ids
+    total = int(updates @ edges.counts)
     if not descent.start_is_public:
-        total += int(counts @ _have_appeared(table, np.uint64(seed), counts.size, until))
-    return total + count_catch_ups(table, np.uint64(seed), graph.offsets, graph.neighbors, -1, until)
+        total += int(edges.counts @ _have_appeared(table, np.uint64(seed), ids, until))
+    return total + count_catch_ups(table, np.uint64(seed), ids, edges.offsets, edges.neighbors, -1, until)
 
 
 @njit
-def _have_appeared(table, seed, n_agents, until):
-    appeared = np.empty(n_agents, np.int64)
-    for agent in range(n_agents):
-        appeared[agent] = appearance(table, seed, agent) <= until
+def _have_appeared(table, seed, ids, until):
+    appeared = np.empty(ids.shape[0], np.int64)
+    for position in range(ids.shape[0]):
+        appeared[position] = appearance(table, seed, ids[position]) <= until
     return appeared

@@ -2,15 +2,18 @@
 
 from flockwise.graph.build import angular_graph, knn_graph
 from flockwise.graph.edges import read_edges
+from flockwise.graph.kinds import GRAPHS
 from flockwise.graph.profiles import profile_graph, profile_vectors
-from flockwise.graph.randomized import random_graph, rewired
+from flockwise.graph.randomized import complete_graph, random_graph, rewired
 from flockwise.graph.similarity import SimilarityGraph
 from flockwise.graph.source import GraphSource
 
 __all__ = [
+    "GRAPHS",
     "GraphSource",
     "SimilarityGraph",
     "angular_graph",
+    "complete_graph",
     "knn_graph",
     "profile_graph",
     "profile_vectors",

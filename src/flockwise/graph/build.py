@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -27,13 +28,14 @@ def angular_graph(
     gamma: float = 0.1,
     threshold: float | Literal["connected"] = 0.01,
     source: GraphSource | SourceKind = "vectors",
+    agent_names: Sequence[str] | None = None,
 ) -> SimilarityGraph:
     """W_ij = exp((cos φ_ij − 1)/γ), φ_ij the angle between the vectors of agents i and j.
 
     A number as `threshold` drops all weights below it; 0 keeps every pair. "connected" takes the
     largest threshold that leaves the graph connected: it costs O(n²) time as the others do, but
     one vector after the other (about 5 s for 10 000 agents × 100). Memory is bounded by the edges kept.
-    `source` says what the vectors are ("models", "targets", …); unsaid, they count as private.
+    `source` says what the vectors are ("models", "targets", …); unsaid, their origin is unknown.
     """
     unit = unit_vectors(dense_vectors(vectors))
     _check_gamma(gamma)
@@ -46,7 +48,7 @@ def angular_graph(
     else:
         upper = _angular_triangle(unit, gamma, threshold)
     found = as_source(source, f"angular kernel, gamma {gamma}, {rule}")
-    return SimilarityGraph.from_canonical(mirrored(upper), found)
+    return SimilarityGraph.from_canonical(mirrored(upper), found, agent_names)
 
 
 def knn_graph(
@@ -57,6 +59,7 @@ def knn_graph(
     weights: EdgeWeights = "binary",
     gamma: float = 0.1,
     source: GraphSource | SourceKind = "vectors",
+    agent_names: Sequence[str] | None = None,
 ) -> SimilarityGraph:
     """Two agents are neighbors if either is among the k nearest of the other; exact.
 
@@ -76,7 +79,7 @@ def knn_graph(
     edges = _either_way(_nearest(unit if metric == "cosine" else points, k))
     values = _angular_weights(_cosines(unit, edges), gamma) if weights == "angular" else None
     found = as_source(source, f"{k} nearest neighbors, {metric}, {weights} weights")
-    return SimilarityGraph.from_edges(n_agents, edges, values, source=found)
+    return SimilarityGraph.from_edges(n_agents, edges, values, source=found, agent_names=agent_names)
 
 
 def _angular_triangle(unit: NDArray[np.float64], gamma: float, threshold: float) -> sparse.csr_array:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from flockwise.data.checks import cell_error
 from flockwise.data.labels import encode_labels, names_of
+from flockwise.data.tables import check_present, read_table
 from flockwise.errors import DataError, GraphError
 from flockwise.graph.similarity import SimilarityGraph
 from flockwise.graph.source import GraphSource, SourceKind, as_source
-from flockwise.graph.tables import check_present, read_table
 
 
 def read_edges(

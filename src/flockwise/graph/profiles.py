@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from flockwise.data.checks import cell_error
 from flockwise.data.labels import encode_labels, names_of
+from flockwise.data.tables import as_table, check_present
 from flockwise.errors import DataError, GraphError
 from flockwise.graph.build import Metric, angular_graph, knn_graph
 from flockwise.graph.similarity import SimilarityGraph
 from flockwise.graph.source import GraphSource
-from flockwise.graph.tables import as_table, check_present
 
 DEFAULT_NEIGHBORS = 10
 DEFAULT_THRESHOLD = 0.01
@@ -37,24 +37,33 @@ def profile_graph(
 
     profiles: pandas, polars or Arrow table, dictionary of columns, or a NumPy array.
     columns: what to compare; by default every column but `agent`.
-    agent, agent_names: the column with the agents' names, and their order in the population.
-        Without them row i is agent i.
+    agent, agent_names: the column with the agents' names, by which a `Problem` finds them, and their order
+        if it is to be another one. Without them row i is agent i.
 
     See `profile_vectors` for what becomes of numbers and text. The graph is labelled public:
     use no column here that its owner would not publish.
     """
     if k is not None and gamma is not None:
         raise GraphError(f"give k = {k} for nearest neighbors or gamma = {gamma} for the angular kernel")
-    table, names = _ordered(as_table(profiles), agent, agent_names)
-    compared = _compared_columns(table, columns, agent)
-    vectors = _encoded(table, compared, names)
-    listed = f"columns {', '.join(compared)}"
+    vectors, names, listed = named_vectors(profiles, columns, agent, agent_names)
     if gamma is not None:
         source = GraphSource("profiles", f"{listed}; angular kernel, gamma {gamma}, threshold {threshold}")
-        return angular_graph(vectors, gamma=gamma, threshold=threshold, source=source)
+        return angular_graph(vectors, gamma=gamma, threshold=threshold, source=source, agent_names=names)
     k = DEFAULT_NEIGHBORS if k is None else k
     source = GraphSource("profiles", f"{listed}; {k} nearest neighbors, {metric}")
-    return knn_graph(vectors, k, metric=metric, source=source)
+    return knn_graph(vectors, k, metric=metric, source=source, agent_names=names)
+
+
+def named_vectors(
+    profiles: Any,
+    columns: Sequence[str] | None = None,
+    agent: str | None = None,
+    agent_names: Iterable[str | int] | None = None,
+) -> tuple[NDArray[np.float64], tuple[str, ...] | None, str]:
+    """One vector per agent, the agents' names if a column has them, and the columns compared, in words."""
+    table, names = _ordered(as_table(profiles), agent, agent_names)
+    compared = _compared_columns(table, columns, agent)
+    return _encoded(table, compared, names), names, f"columns {', '.join(compared)}"
 
 
 def profile_vectors(profiles: Any, columns: Sequence[str] | None = None) -> NDArray[np.float64]:

@@ -54,7 +54,18 @@ def rewired(graph: SimilarityGraph, share: float, seed: int) -> SimilarityGraph:
     edges[chosen] = _free_pairs(edges, generator.choice(free, moved, replace=False))
     description = f"{graph.source.description}; {share:.0%} of the edges rewired, seed {seed}".lstrip("; ")
     source = replace(graph.source, description=description)
-    return SimilarityGraph.from_edges(graph.n_agents, edges, upper.data, source=source)
+    return SimilarityGraph.from_edges(
+        graph.n_agents, edges, upper.data, source=source, agent_names=graph.agent_names
+    )
+
+
+def complete_graph(n_agents: int) -> SimilarityGraph:
+    """Everyone is a neighbor of everyone, with weight 1: for groups that are known to be alike."""
+    if n_agents < 1:
+        raise GraphError(f"n_agents must be at least 1, got n_agents={n_agents!r}")
+    first, second = np.triu_indices(n_agents, 1)
+    source = GraphSource("complete", "everyone with everyone")
+    return SimilarityGraph.from_edges(n_agents, np.column_stack([first, second]), source=source)
 
 
 def _free_pairs(edges: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:

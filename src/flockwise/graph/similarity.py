@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from flockwise.data.labels import names_of
 from flockwise.errors import GraphError, MissingExtra
 from flockwise.graph.canonical import EdgeList, agent_label, canonical_matrix, mirrored
 from flockwise.graph.invariants import LARGEST_INT32, check_entries, check_layout, check_symmetry
@@ -36,12 +37,14 @@ class SimilarityGraph:
     `weights` beside them; every edge is stored in both directions. The constructor checks all of
     this for arrays that are already in this form; `from_scipy`, `from_edges` and `from_networkx`
     bring other forms into it. The arrays are read-only.
+    agent_names: who the agents are, if known; a `Problem` then puts them in the order of its population.
     """
 
     offsets: NDArray[np.int64]
     neighbors: NDArray[np.int32]
     weights: NDArray[np.float64]
     source: GraphSource
+    agent_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         offsets, neighbors = np.asarray(self.offsets), np.asarray(self.neighbors)
@@ -52,6 +55,8 @@ class SimilarityGraph:
         self._freeze("weights", weights, np.float64)
         check_entries(self.offsets, self.neighbors, self.weights)
         check_symmetry(self.to_scipy())
+        if self.agent_names is not None and len(self.agent_names) != self.n_agents:
+            raise GraphError(f"{len(self.agent_names)} agent_names for {self.n_agents} agents; give one each")
 
     def _freeze(self, name: str, array: NDArray[Any], dtype: type[np.generic]) -> None:
         view = np.ascontiguousarray(array, dtype=dtype).view()
@@ -65,23 +70,27 @@ class SimilarityGraph:
         source: GraphSource | SourceKind = "matrix",
         *,
         symmetrize: Symmetrize | None = None,
+        agent_names: Sequence[str] | None = None,
     ) -> SimilarityGraph:
         """From a square SciPy sparse matrix of any format, or a dense array; zeros are no edges.
 
         `symmetrize="either"` links two agents if either row says so, with the larger weight;
         `"mean"` averages the two directions. Without it an asymmetric matrix is refused. The
-        arrays are copied.
+        arrays are copied. What the matrix was made from is not known: say it by `source`.
         """
         csr = canonical_matrix(matrix)
         if symmetrize is not None:
             check_entries(csr.indptr, csr.indices, csr.data)
             csr = _symmetrized(csr, symmetrize)
-        return cls.from_canonical(csr, source)
+        return cls.from_canonical(csr, source, agent_names)
 
     @classmethod
-    def from_canonical(cls, csr: Any, source: GraphSource | SourceKind) -> SimilarityGraph:
+    def from_canonical(
+        cls, csr: Any, source: GraphSource | SourceKind, agent_names: Sequence[str] | None = None
+    ) -> SimilarityGraph:
         """From a CSR matrix in this class's own form, whose arrays it takes over without a copy."""
-        return cls(csr.indptr, csr.indices, csr.data, as_source(source))
+        names = None if agent_names is None else names_of(agent_names)
+        return cls(csr.indptr, csr.indices, csr.data, as_source(source), names)
 
     @classmethod
     def from_edges(
@@ -95,11 +104,10 @@ class SimilarityGraph:
     ) -> SimilarityGraph:
         """From undirected edges, one row (agent, agent) each, in either direction; weight 1 by default.
 
-        An edge may be listed again, in either direction, with the same weight. `agent_names`
-        only makes error messages readable.
+        An edge may be listed again, in either direction, with the same weight.
         """
         upper = EdgeList.checked(n_agents, edges, weights, agent_names).upper_triangle()
-        return cls.from_canonical(mirrored(upper), source)
+        return cls.from_canonical(mirrored(upper), source, agent_names)
 
     @classmethod
     def from_networkx(
@@ -132,6 +140,23 @@ class SimilarityGraph:
 
     def __repr__(self) -> str:
         return f"SimilarityGraph(n_agents={self.n_agents}, n_edges={self.n_edges}, source={self.source!r})"
+
+    def in_order(self, agent_names: Sequence[str]) -> SimilarityGraph:
+        """The same graph with its agents in this order; refused if these are not its agents."""
+        if self.agent_names is None or self.agent_names == tuple(agent_names):
+            return self
+        position = {name: place for place, name in enumerate(self.agent_names)}
+        strangers = [name for name in agent_names if name not in position]
+        if strangers or len(agent_names) != self.n_agents:
+            who = strangers[0] if strangers else next(iter(set(position) - set(agent_names)))
+            where = (
+                "is not in the graph" if strangers else "is in the graph and has no place in the population"
+            )
+            raise GraphError(f"agent {who!r} {where}; build the graph on the same agents")
+        order = np.array([position[name] for name in agent_names])
+        return self.from_canonical(
+            canonical_matrix(self.to_scipy()[order][:, order]), self.source, agent_names
+        )
 
     @property
     def n_agents(self) -> int:

@@ -8,7 +8,7 @@ reads nothing but its own variables; where all copies are true the parts sum to 
 between i and j, each end has an auxiliary variable z and a dual variable λ for either model. They
 make the two ends agree on both: four z and four λ per edge.
 
-At its tick an agent wakes a random neighbor. Both minimise their part of the augmented Lagrangian,
+At its tick an agent wakes a random neighbor. Both minimize their part of the augmented Lagrangian,
 then the edge between them is updated. Whatever an update reads or writes belongs to these two.
 
 The minimum over the copies. With penalty ρ, the terms of Θ_i^j are, up to a constant,
@@ -16,7 +16,7 @@ The minimum over the copies. With penalty ρ, the terms of Θ_i^j are, up to a c
     ¼ W_ij ‖Θ_i − Θ_i^j‖² + ½ρ ‖Θ_i^j − t‖²   with   t = z − λ/ρ,
 
 smallest at Θ_i^j = s·Θ_i + (1 − s)·t with s = W_ij / (W_ij + 2ρ), where they equal ½ρs‖Θ_i − t‖². So
-the own model has to minimise the smooth function
+the own model has to minimize the smooth function
 
     μ D_ii c_i ℒ_i(Θ_i) + ½ρ Σ_j (‖Θ_i − t_j^own‖² + s_j ‖Θ_i − t_j^copy‖²),
 
@@ -25,29 +25,28 @@ for which it takes gradient steps, and the copies follow in closed form.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.checks import Configured, Count, Positive, check_fields
 from flockwise.errors import SimulationError
-from flockwise.method.descent import Start, Vector, starting_models
-from flockwise.objective import CollaborativeObjective, LocalObjective, Problem
-from flockwise.objective.kernels import DataTerm, data_term
-from flockwise.results.trajectory import Trajectory
+from flockwise.method.base import METHODS, Prepared
+from flockwise.method.rules import Edges, LocalData, Meetings, Vector
+from flockwise.method.start import Start, starting_models
+from flockwise.objective import CollaborativeObjective, LocalObjective, Objective, Problem
+from flockwise.release.statistic import Misfit
 
 # At each end of an edge: what concerns the agent's own model, and what concerns its copy of the neighbor's.
 OWN, COPY = 0, 1
 
 # Both ends send Θ + λ/ρ for both models: all that z needs.
 VECTORS_PER_TICK = 4
-# The paper sends Θ and λ apart.
-PAPER_VECTORS_PER_TICK = 8
 
 
+@METHODS.register
 @dataclass(frozen=True)
 class GossipADMM:
     """Gossip ADMM with penalty ρ, `gradient_steps` per agent and tick, from `start`.
@@ -56,90 +55,38 @@ class GossipADMM:
     The best penalty depends on the graph and the data; 1 is rarely the best, so sweep it.
     """
 
-    penalty: float = 1.0
-    gradient_steps: int = 10
-    start: Start = "local"
+    penalty: Positive = 1.0
+    gradient_steps: Count = 10
+    start: Annotated[Start, Configured(Literal["zeros", "local"])] = "local"
     name = "admm"
+    label: ClassVar[str] = "gossip ADMM"
+    rule: ClassVar[type] = Meetings
+    needs_graph: ClassVar[bool] = True
+    minimizes_eq_2: ClassVar[bool] = True
+    privacy = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.penalty) and self.penalty > 0):
-            raise SimulationError(f"penalty must be positive and finite, got penalty={self.penalty}")
-        if self.gradient_steps < 1:
-            raise SimulationError(
-                f"gradient_steps must be at least 1, got gradient_steps={self.gradient_steps}"
-            )
+        check_fields(self, SimulationError)
 
-    def prepare(self, problem: Problem) -> Gossip:
+    def misfits(self, objective: Objective) -> Iterator[Misfit]:
+        yield from ()
+
+    def prepare(self, problem: Problem, seed: int) -> Prepared:
         models, is_public = starting_models(problem, self.start)
-        return Gossip(problem, models, is_public, self.penalty, self.gradient_steps)
-
-
-@dataclass(frozen=True)
-class Gossip:
-    """Gossip ADMM on Eq. (2), made ready to run.
-
-    `start_is_public` says that everyone knows where everyone starts without a message; otherwise
-    each agent first sends its start to its neighbors, for their copies of it.
-    """
-
-    problem: Problem
-    start: NDArray[Any]
-    start_is_public: bool
-    penalty: float
-    gradient_steps: int
-
-    @cached_property
-    def data_weights(self) -> NDArray[np.float64]:
-        """μ D_ii c_i; 1 for an agent without neighbors, which has only its own data to follow."""
-        degrees = self.problem.graph.degrees
-        return np.where(degrees > 0, degrees * self.problem.pulls, 1.0)
-
-    @cached_property
-    def copy_shares(self) -> NDArray[np.float64]:
-        """s = W_ij / (W_ij + 2ρ) of each directed edge: how far a copy follows the own model."""
-        weights = self.problem.graph.weights
-        return weights / (weights + 2 * self.penalty)
-
-    @cached_property
-    def stiffness(self) -> NDArray[np.float64]:
-        """ρ Σ_j (1 + s_j): the curvature that an agent's edges add to its part."""
-        graph = self.problem.graph
-        agents = np.repeat(np.arange(graph.n_agents), graph.neighbor_counts)
-        sums = np.zeros(graph.n_agents)
-        np.add.at(sums, agents, 1 + self.copy_shares)
-        return self.penalty * sums
-
-    @cached_property
-    def step_sizes(self) -> NDArray[np.float64]:
-        """1 / smoothness of an agent's part; 0 where the part is constant."""
-        smoothness = self.data_weights * self.problem.local_smoothness + self.stiffness
-        return np.divide(1, smoothness, out=np.zeros_like(smoothness), where=smoothness > 0)
-
-    def part(self, agent: int) -> AgentPart:
-        """What one agent minimises."""
-        edges = slice(*self.problem.graph.offsets[agent : agent + 2])
-        return AgentPart(
-            LocalObjective.of_agent(self.problem, agent),
-            float(self.data_weights[agent]),
-            float(self.step_sizes[agent]),
-            self.copy_shares[edges],
+        degrees = problem.neighbors.degrees
+        rule = Meetings(
+            np.arange(problem.n_agents),
+            Edges.of(problem.neighbors),
+            LocalData.of(problem),
+            models,
+            is_public,
             self.penalty,
             self.gradient_steps,
+            # μ D_ii c_i; 1 for an agent without neighbors, which has only its own data to follow.
+            np.where(degrees > 0, degrees * problem.pulls, 1.0),
+            problem.local_smoothness,
         )
-
-    def kernel_term(self) -> DataTerm:
-        """ℒ_i of all agents, for the compiled engines."""
-        return data_term(self.problem)
-
-    def objective(self) -> CollaborativeObjective:
-        """What ADMM minimises in the limit."""
-        return CollaborativeObjective(self.problem)
-
-    def vectors_sent(self, updates: NDArray[np.int64]) -> int:
-        """Four per tick that has a neighbor to wake, and the first broadcasts."""
-        graph = self.problem.graph
-        first = 0 if self.start_is_public else graph.neighbors.size
-        return first + VECTORS_PER_TICK * int(updates[graph.neighbor_counts > 0].sum())
+        return Prepared(rule, CollaborativeObjective(problem))
 
 
 @dataclass(frozen=True)
@@ -182,8 +129,33 @@ def agree(
     )
 
 
-def paper_vectors(trajectory: Trajectory) -> NDArray[np.int64]:
-    """The vectors sent up to each record as the paper counts them: 8 per tick instead of 4."""
-    vectors = trajectory.column("vectors")
+def part_of(rule: Meetings, position: int) -> AgentPart:
+    """What one agent minimizes."""
+    own = slice(rule.local.offsets[position], rule.local.offsets[position + 1])
+    edges = slice(rule.edges.offsets[position], rule.edges.offsets[position + 1])
+    local = LocalObjective(
+        rule.local.loss,
+        rule.local.features[own],
+        rule.local.targets[own],
+        float(rule.local.l2_penalties[position]),
+    )
+    return AgentPart(
+        local,
+        float(rule.data_weights[position]),
+        float(rule.step_sizes[position]),
+        rule.copy_shares[edges],
+        rule.penalty,
+        rule.gradient_steps,
+    )
+
+
+def vectors_sent(rule: Meetings, updates: Vector) -> int:
+    """Four per tick that has a neighbor to wake, and the first broadcasts."""
+    first = 0 if rule.start_is_public else rule.edges.neighbors.size
+    return first + VECTORS_PER_TICK * int(updates[rule.edges.counts > 0].sum())
+
+
+def paper_vectors(vectors: Vector) -> Vector:
+    """The vectors sent up to each record as the paper counts them: Θ and λ apart, 8 per tick instead of 4."""
     # Before the first tick there are just the first broadcasts, which count once either way.
-    return vectors[0] + (vectors - vectors[0]) // VECTORS_PER_TICK * PAPER_VECTORS_PER_TICK
+    return vectors[0] + 2 * (vectors - vectors[0])

@@ -1,25 +1,30 @@
-"""The local-privacy baseline: every point is perturbed itself, and then all of them could be published."""
+"""The local-privacy baseline: every sample is perturbed itself, and then all of them could be published."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from flockwise.data import Population
-from flockwise.errors import PrivacyError
-from flockwise.method.released import budget_of_each, release_multiplier
-from flockwise.objective import Problem, solve_local_models
-from flockwise.privacy.budget import Budget
+from flockwise.checks import Configured
+from flockwise.method.base import METHODS, Prepared
+from flockwise.method.rules import Solved
+from flockwise.objective import CollaborativeObjective, Objective, Problem
+from flockwise.privacy.accounting import default_accountant
+from flockwise.privacy.budget import Budget, Budgets
 from flockwise.privacy.grid import clip_rows
-from flockwise.privacy.guarantee import Guarantee, spans
-from flockwise.randomness.noise import GAUSSIAN, LAPLACE, standard_noise
+from flockwise.privacy.guarantee import Guarantee
+from flockwise.privacy.mechanisms import MECHANISMS
+from flockwise.privacy.plan import Plan
+from flockwise.privacy.schedule import distinct_budgets
+from flockwise.randomness.noise import LaplaceSampler, NormalSampler, standard_noise
+from flockwise.release.statistic import Misfit
+from flockwise.solve import solve_local_models
 
 # Of ε, for the label or target; the rest, and all of δ, is for the features.
 TARGET_SHARE = 0.5
@@ -29,93 +34,94 @@ FEATURE_DRAW, TARGET_DRAW = 0, 1
 LARGEST_EXPONENT = 700.0
 
 
+@METHODS.register
 @dataclass(frozen=True)
 class LocalDP:
-    """Local differential privacy (supplement D): noise on every point, then learning without privacy.
+    """Local differential privacy (supplement D): noise on every sample, then learning without privacy.
 
-    Replacing a point changes one perturbed point, so that each may spend its agent's whole budget.
-
-    feature_bound: points are scaled down to it, in L2 for normal noise (δ > 0), in L1 for Laplace (δ = 0).
-    target_bound: for regression, targets are clipped to [−target_bound, target_bound] and get Laplace
-        noise; labels get randomised response.
-    noise_seed: of the simulated noise.
+    Replacing a sample changes one perturbed sample, so each may spend its agent's whole budget. Samples are
+    scaled down to the objective's feature bound, in L2 for normal noise (δ > 0), in L1 for Laplace (δ = 0).
+    Numbers are clipped to its target range and get Laplace noise; labels get randomized response. The own
+    model is the local one: an agent does not need its perturbed samples.
     """
 
-    budgets: Budget | Sequence[Budget]
-    feature_bound: float
-    target_bound: float | None = None
-    noise_seed: int = 0
+    privacy: Annotated[Budgets, Configured(None)]
     name = "local_dp"
+    label: ClassVar[str] = "local privacy (noisy samples)"
+    rule: ClassVar[type] = Solved
+    needs_graph: ClassVar[bool] = False
 
-    def solve(self, problem: Problem) -> NDArray[Any]:
-        """Everyone's local model, Eq. (1), learned from its perturbed points."""
-        return solve_local_models(self.perturbed(problem))
+    def misfits(self, objective: Objective) -> Iterator[Misfit]:
+        if objective.feature_bound is None:
+            yield Misfit(
+                "objective.feature_bound",
+                "missing; local privacy needs a bound on the length of every sample",
+            )
+        if objective.loss.metric != "accuracy" and objective.target_range is None:
+            yield Misfit(
+                "objective.target_range", "missing; local privacy of real-valued targets needs a public range"
+            )
 
-    def guarantee(self, problem: Problem) -> Guarantee:
-        """What holds for every perturbed point, and so for all that is learned from them."""
-        epsilon, delta = spans(budget_of_each(problem, self.budgets))
-        return Guarantee(
-            mechanism="noise on every point itself, labels by randomised response",
+    def prepare(self, problem: Problem, seed: int) -> Prepared:
+        models = solve_local_models(self.perturbed(problem, seed))
+        objective = None if problem.graph is None else CollaborativeObjective(problem)
+        guarantee = Guarantee.of(
+            distinct_budgets(self.privacy, problem.n_agents)[0],
+            mechanism="noise on every sample itself, labels by randomized response",
             accountant="basic",
-            epsilon=epsilon,
-            delta=delta,
-            leaks=problem.leaks,
+            origins=problem.origins,
         )
+        return Prepared(Solved(models), objective, guarantee, lambda models, _: solve_local_models(problem))
 
-    def perturbed(self, problem: Problem) -> Problem:
-        """The same problem on perturbed points, which any method may use."""
+    def perturbed(self, problem: Problem, seed: int) -> Problem:
+        """The same problem on perturbed samples, which any method may use."""
         population = problem.population
         features = population.features.astype(np.float64)
         targets = population.targets.astype(np.float64)
-        for agent, budget in enumerate(budget_of_each(problem, self.budgets)):
+        budgets, rows = distinct_budgets(self.privacy, problem.n_agents)
+        for agent, row in enumerate(rows):
             own = slice(population.offsets[agent], population.offsets[agent + 1])
             if own.start == own.stop:
                 continue
-            features[own] = self._noisy_features(features[own], budget, agent)
-            targets[own] = self._noisy_targets(problem, targets[own], budget, agent)
-        perturbed = Population.packed(
-            features.astype(population.dtype),
-            targets.astype(population.dtype),
-            population.offsets,
-            agent_names=population.given_names,
-            feature_names=population.feature_names,
-        )
+            budget = budgets[row]
+            features[own] = _noisy_features(features[own], problem.objective, budget, agent, seed)
+            targets[own] = _noisy_targets(targets[own], problem.objective, budget, agent, seed)
+        dtype = population.dtype
+        perturbed = population.with_samples(features.astype(dtype), targets.astype(dtype))
         # A public bound on the features holds for them no more.
-        return dataclasses.replace(problem, population=perturbed, smoothness="exact", feature_bound=None)
-
-    def _noisy_features(
-        self, features: NDArray[np.float64], budget: Budget, agent: int
-    ) -> NDArray[np.float64]:
-        epsilon = (1 - TARGET_SHARE) * budget.epsilon
-        diameter = 2 * self.feature_bound
-        if budget.delta > 0:
-            kind, norm = GAUSSIAN, "l2"
-            scale = diameter * release_multiplier(Budget(epsilon, budget.delta))
-        else:
-            kind, norm = LAPLACE, "l1"
-            scale = diameter / epsilon
-        noise = standard_noise(kind, self.noise_seed, agent, FEATURE_DRAW, features.size)
-        return clip_rows(features, self.feature_bound, norm) + scale * noise.reshape(features.shape)
-
-    def _noisy_targets(
-        self, problem: Problem, targets: NDArray[np.float64], budget: Budget, agent: int
-    ) -> NDArray[np.float64]:
-        epsilon = TARGET_SHARE * budget.epsilon
-        if problem.loss.metric == "accuracy":
-            classes = np.array([-1, 1]) if problem.loss.outputs == 1 else np.arange(problem.loss.outputs)
-            uniforms = ndtr(standard_noise(GAUSSIAN, self.noise_seed, agent, TARGET_DRAW, targets.size))
-            return _randomised_response(targets, classes, epsilon, uniforms)
-        if self.target_bound is None or not (math.isfinite(self.target_bound) and self.target_bound > 0):
-            raise PrivacyError(
-                "target_bound must be positive and finite for regression, "
-                f"got target_bound={self.target_bound!r}"
-            )
-        clipped = np.clip(targets, -self.target_bound, self.target_bound)
-        noise = standard_noise(LAPLACE, self.noise_seed, agent, TARGET_DRAW, targets.size)
-        return clipped + 2 * self.target_bound / epsilon * noise
+        objective = replace(problem.objective, feature_bound=None, target_range=None)
+        return replace(problem, population=perturbed, objective=objective)
 
 
-def _randomised_response(
+def _noisy_features(
+    features: NDArray[np.float64], objective: Objective, budget: Budget, agent: int, seed: int
+) -> NDArray[np.float64]:
+    bound = objective.feature_bound
+    assert bound is not None
+    share = Budget((1 - TARGET_SHARE) * budget.epsilon, budget.delta)
+    mechanism, sampler = ("gaussian", NormalSampler()) if budget.delta > 0 else ("laplace", LaplaceSampler())
+    accountant = default_accountant(mechanism, budget.delta) if budget.delta > 0 else "basic"
+    (multiplier,) = Plan.fitting(share, mechanism, 1, accountant=accountant).multipliers
+    noise = standard_noise(sampler, seed, agent, FEATURE_DRAW, features.size)
+    clipped = clip_rows(features, bound, MECHANISMS[mechanism].norm)
+    return clipped + 2 * bound * multiplier * noise.reshape(features.shape)
+
+
+def _noisy_targets(
+    targets: NDArray[np.float64], objective: Objective, budget: Budget, agent: int, seed: int
+) -> NDArray[np.float64]:
+    epsilon, loss = TARGET_SHARE * budget.epsilon, objective.loss
+    if loss.metric == "accuracy":
+        classes = np.array([-1, 1]) if loss.outputs == 1 else np.arange(loss.outputs)
+        uniforms = ndtr(standard_noise(NormalSampler(), seed, agent, TARGET_DRAW, targets.size))
+        return _randomized_response(targets, classes, epsilon, uniforms)
+    assert objective.target_range is not None
+    low, high = objective.target_range
+    noise = standard_noise(LaplaceSampler(), seed, agent, TARGET_DRAW, targets.size)
+    return np.clip(targets, low, high) + (high - low) / epsilon * noise
+
+
+def _randomized_response(
     labels: NDArray[np.float64], classes: NDArray[np.int64], epsilon: float, uniforms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The label with probability e^ε/(e^ε + k − 1), else one of the k − 1 others, all alike."""

@@ -1,110 +1,309 @@
-"""Release once and smooth: one private release per agent, then any amount of collaboration for free."""
+"""Release once and smooth: one private release per agent, then any amount of collaboration for free.
+
+What is released is a statistic, and what is made of the releases is up to a smoother:
+
+    Propagation   model propagation over the releases (supplement C): "release_once" in a configuration
+    LowPass       a graph filter over as many hops as the releases show to be worth it: "lowpass"
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.errors import PrivacyError
-from flockwise.method.descent import Descent
-from flockwise.method.finish import finish_along_directions, finish_own_block
-from flockwise.method.objective_perturbation import ObjectivePerturbation
-from flockwise.method.output_perturbation import OutputPerturbation
-from flockwise.method.point_mean import PointMean, signal_power
-from flockwise.method.quality import Smoothed, expected_correlations
-from flockwise.method.released import Released, budget_of_each, one_release
-from flockwise.method.shrinkage import ShrunkenMean, precision_confidences, shrunken_mean
+from flockwise.checks import Configured, Part, Positive, check_fields
+from flockwise.errors import ConfigError, PrivacyError
+from flockwise.method.base import METHODS, Candidate, Deployment, Prepared, PublicFacts
+from flockwise.method.lowpass_at_once import Smoothing, collected, smooth
+from flockwise.method.propagation import propagated
+from flockwise.method.rules import Descent, Edges, Outcome, Rounds
 from flockwise.method.smoothing import propagate, public_noise, variances_of
-from flockwise.objective import Problem
+from flockwise.method.traffic import foretold_traffic
+from flockwise.objective import CollaborativeObjective, Objective, Problem
+from flockwise.objective.losses import has_two_classes, loss_name
 from flockwise.objective.passes import neighbor_sums
-from flockwise.privacy.budget import Budget
+from flockwise.privacy.budget import Budgets
 from flockwise.privacy.guarantee import Guarantee
-
-Kind: TypeAlias = PointMean | OutputPerturbation | ObjectivePerturbation
+from flockwise.privacy.schedule import distinct_budgets
+from flockwise.protocol.conversation import Conversation, Public
+from flockwise.protocol.lowpass import collaborate
+from flockwise.protocol.protocols import LowPassProtocol, PropagationProtocol
+from flockwise.protocol.quality import Smoothed, expected_correlations
+from flockwise.protocol.shrinkage import ShrunkenMean, precision_confidences, shrunken_mean
+from flockwise.registry import declared_by
+from flockwise.release.finish import finish_along_directions, finish_own_block
+from flockwise.release.finish_models import finish_around_models
+from flockwise.release.mean import PointMean
+from flockwise.release.model import OutputPerturbation
+from flockwise.release.statistic import STATISTICS, Misfit, Released, Statistic
+from flockwise.solve.local import solve_local_models
 
 # Chosen on generated instances of the paper's task (100 agents, 20 and 100 features, ε from ½ to 1),
 # where results change little from .1 to .25.
-PROPAGATION_TRADEOFF = 0.15
-# Everyone knows it, so that everyone draws the same public noise.
-PUBLIC_SEED = 0
+PROPAGATION_TRADEOFF: Final = 0.15
+# Everyone knows it, so everyone draws the same public noise.
+PUBLIC_SEED: Final = 0
+# Updates of a propagation that a plan tries: it costs no privacy, and has settled by then.
+SMOOTHING_UPDATES: Final = 50
+# λ of a released model that a plan tries, in units of the curvature that its data have in one direction.
+PENALTY_SHARES: Final = (0.5, 2.0)
+# μ where none is given, as in flockwise.method.coordinate_descent.
+TRADEOFF: Final = 4.0
+
+
+class Smoother(Protocol):
+    """What is made of the releases; nothing of it looks at samples but the finish, which is never sent."""
+
+    name: ClassVar[str]
+    rule: ClassVar[type]
+
+    def misfits(self, statistic: Statistic, objective: Objective) -> Iterator[Misfit]: ...
+
+    @property
+    def protocol(self) -> Any:
+        """What real agents do instead; None if they cannot."""
+        ...
+
+    def prepare(self, problem: Problem, statistic: Statistic, released: Released) -> Prepared:
+        """Rule, objective and finish."""
+        ...
 
 
 @dataclass(frozen=True)
-class ReleaseOnce:
-    """Every agent releases one noisy vector within its budget; model propagation smooths them (supplement C).
+class Propagation:
+    """Model propagation, whose confidences follow the public precision of each release.
 
-    budgets: (ε, δ), one for all agents or one each; the one release spends it.
-    kind: what is released: the mean of y·x/‖x‖ for two classes, or a local model.
-    tradeoff: μ of the propagation, whose confidences follow the public precision of each release.
-    noise_seed: of the simulated noise.
-
-    Nothing after the release touches the data again, so that the propagation may go on for any number
-    of updates. Everyone's first message is its release. The mean over all releases is shrunk as far as
-    it does not stand out of its noise; agents of a network find it by gossip
-    (`flockwise.method.release_once_protocol`), here it is computed at once and its messages are not counted.
+    tradeoff: μ of it. Everyone's first message is its release. The mean over all releases is shrunk as far as
+    it does not stand out of its noise. Agents of a network find that mean by gossip
+    (flockwise.protocol.propagation); here it is computed at once, and its messages are not counted.
     """
 
-    budgets: Budget | Sequence[Budget]
-    kind: Kind = field(default_factory=PointMean)
-    tradeoff: float = PROPAGATION_TRADEOFF
-    noise_seed: int = 0
-    name = "release_once"
+    tradeoff: Positive = PROPAGATION_TRADEOFF
+    name: ClassVar[str] = "release_once"
+    rule: ClassVar[type] = Descent
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.tradeoff) and self.tradeoff > 0):
-            raise PrivacyError(f"tradeoff must be positive and finite, got tradeoff={self.tradeoff!r}")
+        check_fields(self, PrivacyError)
 
-    def release(self, problem: Problem) -> Released:
-        """The one step that sees the data; the same every time, by its seed."""
-        if problem.population.n_samples == 0:
-            raise PrivacyError("no agent has a sample, so that there is nothing to release")
-        return self.kind.release(problem, budget_of_each(problem, self.budgets), self.noise_seed)
+    def misfits(self, statistic: Statistic, objective: Objective) -> Iterator[Misfit]:
+        yield from ()
 
-    def prepare(self, problem: Problem) -> Descent:
-        released = self.release(problem)
-        anchors = (
-            self._mean(released)
-            .replace_in(released.vectors, released.variances)
-            .astype(problem.population.dtype)
-        )
-        pulls = self._pulls(released)
-        # The local terms are 1-smooth, so α = 1/(1 + μc_i), as in model propagation.
-        return Descent(problem, anchors.copy(), False, 1 / (1 + pulls), pulls, anchors=anchors)
+    @property
+    def protocol(self) -> PropagationProtocol:
+        return PropagationProtocol(self.tradeoff)
 
-    def finish(self, problem: Problem, models: NDArray[Any]) -> NDArray[np.float64]:
-        """Everyone's own model from its data and the smoothed models of a run; never to be sent."""
-        released = self.release(problem)
-        mean, noise = self._mean(released), self._noise(problem, released)
-        if isinstance(self.kind, PointMean):
-            vectors = Smoothed(mean.replace_in(released.vectors, released.variances), np.asarray(models))
-            signal = signal_power(problem.dimension)
-            correlations = expected_correlations(vectors, noise, released.variances, mean.shares, signal)
-            return finish_along_directions(problem, models, correlations)
-        graph = problem.graph
-        sums = neighbor_sums(graph.offsets, graph.neighbors, graph.weights, noise.after)
-        degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
-        return finish_own_block(problem, models, variances_of(sums / degrees[:, None]))
+    def prepare(self, problem: Problem, statistic: Statistic, released: Released) -> Prepared:
+        mean = shrunken_mean(released.vectors, released.variances)
+        anchors = mean.replace_in(released.vectors, released.variances).astype(problem.population.dtype)
+        prepared = propagated(problem, anchors, self._pulls(released))
 
-    def guarantee(self, problem: Problem) -> Guarantee:
-        """What holds for everything that the agents send; a graph from private data is named as a leak."""
-        is_gaussian = not isinstance(self.kind, ObjectivePerturbation)
-        budgets = budget_of_each(problem, self.budgets)
-        return one_release(
-            problem, budgets, self.kind.mechanism, self.kind.accountant, is_gaussian=is_gaussian
-        )
+        def finish(models: NDArray[Any], details: Any) -> NDArray[np.float64]:
+            return self._finish(problem, statistic, released, mean, models)
 
-    def _mean(self, released: Released) -> ShrunkenMean:
-        return shrunken_mean(released.vectors, released.variances)
+        return replace(prepared, finish=finish)
 
     def _pulls(self, released: Released) -> NDArray[np.float64]:
         return self.tradeoff * precision_confidences(released.variances)
 
-    def _noise(self, problem: Problem, released: Released) -> Smoothed:
+    def _finish(
+        self,
+        problem: Problem,
+        statistic: Statistic,
+        released: Released,
+        mean: ShrunkenMean,
+        models: NDArray[Any],
+    ) -> NDArray[np.float64]:
+        """Everyone's own model from its data and the smoothed models of a run; never to be sent."""
+        noise = self._noise(problem, released, mean)
+        signal = statistic.signal_power(problem.dimension)
+        if signal is not None:
+            vectors = Smoothed(mean.replace_in(released.vectors, released.variances), np.asarray(models))
+            correlations = expected_correlations(vectors, noise, released.variances, mean.shares, signal)
+            return finish_along_directions(problem, models, correlations)
+        graph = problem.neighbors
+        sums = neighbor_sums(graph.offsets, graph.neighbors, graph.weights, noise.after)
+        degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
+        return finish_own_block(problem, models, variances_of(sums / degrees[:, None]))
+
+    def _noise(self, problem: Problem, released: Released, mean: ShrunkenMean) -> Smoothed:
         """Public noise, as large as that of the releases, before and after all that is done to them."""
         finite = np.where(np.isfinite(released.variances), released.variances, 0.0)
-        noise = self._mean(released).replace_in_noise(public_noise(finite, PUBLIC_SEED))
-        return Smoothed(noise, propagate(problem.graph, noise, self._pulls(released)))
+        noise = mean.replace_in_noise(public_noise(finite, PUBLIC_SEED))
+        return Smoothed(noise, propagate(problem.neighbors, noise, self._pulls(released)))
+
+
+@dataclass(frozen=True)
+class LowPass:
+    """A graph filter of many hops; each agent finishes alone.
+
+    How far to smooth, how much of the result to believe, and whether to use it at all are decided from
+    the releases and public quantities, so they cost no privacy. The reference engine does it by messages
+    between neighbors (flockwise.protocol.lowpass); the cpu engine computes the same for all agents at once.
+    """
+
+    name: ClassVar[str] = "lowpass"
+    rule: ClassVar[type] = Rounds
+
+    def misfits(self, statistic: Statistic, objective: Objective) -> Iterator[Misfit]:
+        if statistic.signal_power(1) is None and objective.loss.metric != "rmse":
+            yield Misfit(
+                "method.kind",
+                f'got "{statistic.name}"; it is for losses of a residual, and '
+                f'loss = "{loss_name(objective.loss)}" is not: use kind = "mean", or name = "release_once"',
+            )
+
+    @property
+    def protocol(self) -> LowPassProtocol:
+        return LowPassProtocol()
+
+    def prepare(self, problem: Problem, statistic: Statistic, released: Released) -> Prepared:
+        signal = statistic.signal_power(problem.dimension)
+
+        def converse(number: int, weights: Mapping[int, float]) -> Conversation[Any]:
+            public = Public(
+                released.vectors[number],
+                float(released.variances[number]),
+                float(released.noise_variances[number]),
+                signal,
+            )
+            return collaborate(number, public, weights)
+
+        def at_once() -> Outcome:
+            smoothing = smooth(problem.neighbors, released, signal)
+            traffic = foretold_traffic(
+                problem.neighbors,
+                released.variances,
+                problem.dimension,
+                smoothing.hops,
+                measures_power=signal is None,
+            )
+            return Outcome(smoothing.beliefs.vectors, smoothing.hops, traffic, smoothing)
+
+        def collect(results: Mapping[int, Any], traffic: Any) -> Outcome:
+            smoothing = collected(results, problem.n_agents, problem.dimension)
+            return Outcome(smoothing.beliefs.vectors, smoothing.hops, traffic, smoothing)
+
+        def finish(models: NDArray[Any], smoothing: Smoothing) -> NDArray[np.float64]:
+            return finish_smoothed(problem, statistic, released, smoothing)
+
+        rule = Rounds(
+            np.arange(problem.n_agents), Edges.of(problem.neighbors), converse, collect, at_once=at_once
+        )
+        return Prepared(rule, CollaborativeObjective(problem), finish=finish)
+
+
+def finish_smoothed(
+    problem: Problem, statistic: Statistic, released: Released, smoothing: Smoothing
+) -> NDArray[np.float64]:
+    """Everyone's own model, from its data and its estimates; the local one if it does not collaborate.
+
+    Directions are taken without what the agent's own release added to them by smoothing, so its data
+    count once; what it added to the mean over all agents, a share of about 1/n, is left in.
+    """
+    beliefs = smoothing.beliefs
+    alone = np.flatnonzero(~beliefs.collaborates)
+    if statistic.signal_power(problem.dimension) is not None:
+        of_others = beliefs.vectors - beliefs.own_weights[:, None] * released.vectors
+        models = finish_along_directions(problem, of_others, np.sqrt(beliefs.shares))
+    else:
+        models = finish_around_models(problem, beliefs.vectors, beliefs.variances)
+    if alone.size:
+        models[alone] = solve_local_models(problem, agents=alone)
+    return models
+
+
+@METHODS.register
+@dataclass(frozen=True)
+class ReleaseOnce:
+    """Every agent releases one noisy vector within its budget; a smoother makes the best of all of them.
+
+    privacy: the budgets (ε, δ), one for all agents or one each; the one release spends them.
+    statistic: what is released: the mean of y·x/‖x‖ for two classes, or a local model.
+
+    Nothing after the release touches the data again but the silent finish, so the smoothing may go on for as
+    long as one likes.
+    """
+
+    privacy: Annotated[Budgets, Configured(None)]
+    statistic: Annotated[Any, Part(STATISTICS, "kind")] = field(default_factory=PointMean)
+    smoother: Annotated[Any, Configured(None)] = field(default_factory=Propagation)
+    label: ClassVar[str] = "release once"
+    labels: ClassVar[Mapping[str, str]] = {"release_once": "release once, propagated", "lowpass": "low-pass"}
+    names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "release_once": {"smoother": Propagation()},
+        "lowpass": {"smoother": LowPass()},
+    }
+    rules: ClassVar[Mapping[str, type]] = {"release_once": Descent, "lowpass": Rounds}
+    needs_graph: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return self.smoother.name
+
+    def misfits(self, objective: Objective) -> Iterator[Misfit]:
+        yield from self.statistic.misfits(objective)
+        yield from self.smoother.misfits(self.statistic, objective)
+
+    def release(self, problem: Problem, seed: int) -> Released:
+        """The one step that sees the data; the same every time, by its seed."""
+        if problem.population.n_samples == 0:
+            raise PrivacyError("no agent has a sample, so there is nothing to release")
+        return self.statistic.release(problem, self.privacy, seed)
+
+    def prepare(self, problem: Problem, seed: int) -> Prepared:
+        released = self.release(problem, seed)
+        prepared = self.smoother.prepare(problem, self.statistic, released)
+        return replace(prepared, guarantee=self._guarantee(problem, released))
+
+    def _guarantee(self, problem: Problem, released: Released) -> Guarantee:
+        other = declared_by(self.statistic)
+        return Guarantee.of(
+            distinct_budgets(self.privacy, problem.n_agents)[0],
+            mechanism=self.statistic.words,
+            accountant=released.accountant,
+            plan=released.plan,
+            dimension=problem.dimension,
+            origins=problem.origins,
+            declared=() if other is None else (other,),
+        )
+
+    def deployment(self, problem: Problem, updates: int | None) -> Deployment:
+        if self.statistic.signal_power(problem.dimension) is None:
+            raise ConfigError(
+                f'method.kind: real agents release means of two classes, got "{self.statistic.name}"; write '
+                'kind = "mean"'
+            )
+        return Deployment(
+            1,
+            self.privacy,
+            mechanism=self.statistic.mechanism,
+            statistic=self.statistic,
+            protocol=self.smoother.protocol,
+        )
+
+    @classmethod
+    def candidates(cls, facts: PublicFacts) -> Iterator[Candidate]:
+        """Means for two classes; for several classes and for numbers a model, if it can be bounded."""
+        if facts.graph is None or facts.least_delta == 0:
+            return
+        if has_two_classes(facts.objective.loss):
+            yield Candidate("lowpass, means", cls(facts.budgets, smoother=LowPass()))
+            yield Candidate("release once, means", cls(facts.budgets), {"updates": SMOOTHING_UPDATES})
+            return
+        loss, bound = facts.bounded_loss, facts.objective.feature_bound
+        if loss is None or bound is None:
+            return
+        width = facts.residual_scale if math.isinf(facts.objective.loss.slope_bound("l2")) else None
+        for share in PENALTY_SHARES:
+            statistic = OutputPerturbation(width, share * loss.curvature * bound**2 / facts.n_features)
+            words = f"models, λ = {statistic.l2:.3g}"
+            if loss.metric == "rmse":
+                yield Candidate(f"lowpass, {words}", cls(facts.budgets, statistic, LowPass()))
+            stops = {"updates": SMOOTHING_UPDATES}
+            method = cls(facts.budgets, statistic)
+            yield Candidate(f"release once, {words}", method, stops, facts.tradeoff(TRADEOFF))

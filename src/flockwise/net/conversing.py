@@ -24,7 +24,6 @@ import numpy as np
 
 from flockwise.agent import Message
 from flockwise.errors import NetworkError
-from flockwise.method.conversation import Conversation, Direction, Heard, Talk
 from flockwise.net.hearing import Hearing
 from flockwise.net.intake import NeighborKey, relay_fault
 from flockwise.net.journal import Ended, Journal
@@ -33,6 +32,7 @@ from flockwise.net.outbox import Signer
 from flockwise.net.time import SECOND
 from flockwise.net.wire import REPEATED, Repeat, is_repeat, say_again
 from flockwise.privacy.messages import Relay
+from flockwise.protocol.conversation import Conversation, Direction, Heard, Talk
 
 # Who is missed, or asks, is told again what was said last, at most this often.
 REPEATING_GAP: Final = 1 * SECOND
@@ -46,7 +46,7 @@ Begin: TypeAlias = Callable[[Mapping[int, float]], Conversation[Direction | None
 
 
 @dataclass(frozen=True)
-class Voice:
+class ConversationParts:
     """What an agent needs to take part. number: the agent's own. timeout: of a round, in nanoseconds."""
 
     number: int
@@ -60,15 +60,19 @@ class ConversingNode(Node):
     """One agent on a network of conversations."""
 
     def __init__(
-        self, *arguments: Any, voice: Voice, neighbors: Mapping[str, NeighborKey], version: int = 0
+        self,
+        *arguments: Any,
+        conversation: ConversationParts,
+        neighbors: Mapping[str, NeighborKey],
+        version: int = 0,
     ) -> None:
         """arguments: those of `Node`."""
         super().__init__(*arguments, version=version)
         self._rounds = 0
         self._bytes = 0
-        self._voice = voice
+        self._conversation = conversation
         self._keys = dict(neighbors)
-        self._hearing = Hearing(voice.timeout)
+        self._hearing = Hearing(conversation.timeout)
         self._hearing.listen_to(key.index for key in neighbors.values())
         self._talk: Talk[Direction | None] | None = None
         self._ended: Ended | None = None
@@ -93,7 +97,7 @@ class ConversingNode(Node):
 
     def start(self, now: int) -> int | None:
         super().start(now)
-        record = self._voice.journal.load()
+        record = self._conversation.journal.load()
         if record.ended is not None:
             self._ended = record.ended
             self._rounds, self._last = record.ended.rounds, record.ended.relays
@@ -176,21 +180,25 @@ class ConversingNode(Node):
             return
         ties = {key.index: key.weight for key in self._keys.values()}
         try:
-            self._voice.journal.begin(ties)
+            self._conversation.journal.begin(ties)
         except NetworkError:
             self._stop("store")
             return
-        self._talk = self._new_talk(ties)
-        self._say(self._talk.start(), now)
+        talk = self._talk = self._new_talk(ties)
+        first = talk.start()
+        if first is None:
+            self._end(talk.outcome)
+            return
+        self._say(first, now)
         self._go_on(now)
 
     def _take_up(self, ties: Mapping[int, float], now: int) -> None:
         """Go through all that was heard before; what was said last can be said again."""
         self._hearing.listen_to(ties)
         talk = self._talk = self._new_talk(ties)
-        relay: Relay | None = talk.start()
-        said = [relay]
-        for heard in self._voice.journal.rounds():
+        relay = talk.start()
+        said = [] if relay is None else [relay]
+        for heard in self._conversation.journal.rounds():
             relay = self._turned(talk, heard)
             if relay is not None:
                 said = [*said, relay][-REPEATED:]
@@ -207,7 +215,7 @@ class ConversingNode(Node):
         return {key.index for key in self._keys.values()}
 
     def _new_talk(self, ties: Mapping[int, float]) -> Talk[Direction | None]:
-        return Talk(self._voice.number, self._voice.begin(ties))
+        return Talk(self._conversation.number, self._conversation.begin(ties))
 
     def _go_on(self, now: int) -> None:
         """Do all rounds that nobody has to be waited for."""
@@ -219,7 +227,7 @@ class ConversingNode(Node):
             if refused:
                 self.intake.dropped["wrong_dimension"] += refused
             try:
-                self._voice.journal.add(heard)
+                self._conversation.journal.add(heard)
             except NetworkError:
                 self._stop("store")
                 return
@@ -253,7 +261,7 @@ class ConversingNode(Node):
         self._ended = Ended(sane, self._last, self._rounds)
         self.intake.end_relays()
         try:
-            self._voice.journal.end(self._ended)
+            self._conversation.journal.end(self._ended)
         except NetworkError:  # the rounds are still there, and lead to the same end
             self._stop("store")
 
@@ -268,7 +276,7 @@ class ConversingNode(Node):
         self._size, self._since, self._repeat_at = len(relay.vector), now, now + REPEATING_GAP
 
     def _signed(self, relay: Relay) -> bytes:
-        return self._voice.signer.relay(relay)
+        return self._conversation.signer.relay(relay)
 
     def _wait(self, now: int) -> None:
         """Ask those who are missed, and give up those who were waited for too long."""

@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from flockwise.errors import NetworkError
 from flockwise.net.folder import HostFolder
-from flockwise.net.host import Host, Resident
+from flockwise.net.host import Host
 from flockwise.net.metrics import AgentStatus
-from flockwise.net.own import OwnSide
+from flockwise.net.participant import Participant
 from flockwise.net.run import open_host
 
 
@@ -55,26 +55,26 @@ class Agent:
 
     @property
     def name(self) -> str:
-        return self._resident.node.name
+        return self._participant.node.name
 
     @property
     def model(self) -> NDArray[np.float64]:
         """The agent's own model, for its owner alone: do not send or publish it, nor what it predicts.
 
-        Made of its data without noise and of what its neighbors released (flockwise.net.own), anew at every
-        use. Without privacy it is the model that the agent sends.
+        Made of its data without noise and of what its neighbors released (flockwise.net.own_model), anew at
+        every use. Without privacy it is the model that the agent sends.
         """
-        return self._own.model()
+        return self._participant.own.model()
 
     @property
     def released(self) -> NDArray[np.float64]:
         """The model that its neighbors know: the last that it sent, or the public start."""
-        return np.array(self._resident.node.agent.model, np.float64)
+        return np.array(self._participant.node.agent.model, np.float64)
 
     @property
     def guarantee(self) -> str:
         """What holds for its points, in full and in plain words."""
-        return self._own.guarantee
+        return self._participant.own.guarantee
 
     @property
     def status(self) -> AgentStatus:
@@ -83,7 +83,7 @@ class Agent:
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Labels or values by the own model, one per row."""
-        return self._own.predict(np.asarray(features, np.float64))
+        return self._participant.own.predict(np.asarray(features, np.float64))
 
     def add_data(self, features: ArrayLike, targets: ArrayLike) -> None:
         """More points of this agent: on disk when this returns. Its own model uses them from now on.
@@ -92,7 +92,7 @@ class Agent:
         its agent.toml they have a budget of their own, and are released from when all earlier points have
         spent theirs. That points came, how many and when, is public either way.
         """
-        self._own.add_data(np.asarray(features, np.float64), np.asarray(targets, np.float64))
+        self._participant.own.add_data(np.asarray(features, np.float64), np.asarray(targets, np.float64))
         self._running.look_at(self.name)
 
     @property
@@ -104,11 +104,5 @@ class Agent:
         return self._host
 
     @property
-    def _resident(self) -> Resident:
-        return self._running.residents[0]
-
-    @property
-    def _own(self) -> OwnSide:
-        own = self._resident.own
-        assert own is not None  # every resident that was read from a folder has one
-        return own
+    def _participant(self) -> Participant:
+        return self._running.participants[0]

@@ -1,7 +1,7 @@
 """An agent's folder: all that a device needs to run it, and nobody else's data.
 
-    agent.toml        its name, its points' file, its budget
-    data.npz          its points: features and targets
+    agent.toml        its name, its samples' file, its budget
+    data.npz          its samples: features and targets
     roster            its neighbors with addresses, keys and weights, signed by the network's authority
     identity/         its keys and certificate, and the authority's certificate
     state/            what it has sent, received and spent (flockwise.net.store, flockwise.privacy.ledger)
@@ -17,14 +17,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.data.samples import Samples
 from flockwise.errors import MissingExtra, NetworkError
 from flockwise.net.certificates import key_from_pem, key_to_pem
-from flockwise.net.growth import GrowthName, MechanismName, Meter
 from flockwise.net.identity import (
     SIGNING_FOLDER,
     TLS_FILE,
@@ -38,6 +37,7 @@ from flockwise.net.keyfiles import read_file, read_secret, write_file, write_fol
 from flockwise.net.roster import Neighborhood, check_belongs, read_neighborhood
 from flockwise.net.signing import SigningKey
 from flockwise.privacy.budget import Budget
+from flockwise.privacy.plan import Plan
 
 try:
     import msgspec
@@ -66,26 +66,26 @@ class NoPrivacy(Section, frozen=True, tag_field="kind", tag="none"):
 
 
 class OwnBudget(Section, frozen=True, tag_field="kind", tag="dp"):
-    """What the agent may spend, on how many releases, and what one point's gradient is clipped to.
+    """What the agent may spend, and on how many releases.
 
-    growth: what points that are added later pay from (flockwise.net.growth), for as long as the agent lives.
+    clip: bound on one sample's gradient, where the agent releases gradients.
+    growth: what samples that are added later pay from (flockwise.net.releases), as long as the agent lives.
     """
 
     epsilon: Positive
     delta: Annotated[float, msgspec.Meta(ge=0, lt=1)]
     updates: Annotated[int, msgspec.Meta(ge=1)]
-    clip: Positive
-    mechanism: MechanismName = "gaussian"
-    growth: GrowthName = "one_budget"
+    clip: Positive | None = None
+    mechanism: str = "gaussian"
+    growth: Literal["one_budget", "batches"] = "one_budget"
 
     @property
     def budget(self) -> Budget:
         return Budget(self.epsilon, self.delta)
 
-    @property
-    def meter(self) -> Meter:
-        """What its releases cost."""
-        return Meter(self.budget, self.updates, self.clip, self.mechanism)
+    def plan(self, *, on_grid: bool = True) -> Plan:
+        """What its releases cost: all the same, whatever the number of samples."""
+        return Plan.fitting(self.budget, self.mechanism, self.updates, on_grid=on_grid)
 
 
 class AgentFile(Section, frozen=True):
@@ -132,9 +132,8 @@ class AgentFolder:
     def signing_key(self) -> SigningKey:
         return signing_key_of(self.path, self.name)
 
-    def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Features and targets."""
-        return read_points(self.path / self.settings.data)
+    def samples(self) -> Samples:
+        return read_samples(self.path / self.settings.data)
 
 
 @dataclass(frozen=True)
@@ -233,7 +232,7 @@ def read_gateway_identity(folder: Path, signing: Mapping[str, SigningKey]) -> Id
     return Identity.of(Keys(tls, signing), read_file(folder / TLS_FILE), Trust.read(folder))
 
 
-def read_points(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def read_samples(path: Path) -> Samples:
     """The arrays `features` and `targets` of an .npz file; errors tell of shapes, never of values."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -247,13 +246,13 @@ def read_points(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         raise NetworkError(
             f"{path}: features must have a row per target, got shapes {features.shape} and {targets.shape}"
         )
-    return features, targets
+    return Samples(features, targets)
 
 
-def write_points(path: Path, features: NDArray[Any], targets: NDArray[Any]) -> None:
+def write_samples(path: Path, samples: Samples) -> None:
     """For the owner's eyes only, and whole or not at all."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, features=features, targets=targets)
+    np.savez_compressed(buffer, **samples._asdict())
     write_file(path, buffer.getvalue())
     os.chmod(path, 0o600)
 

@@ -20,10 +20,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flockwise.method.conversation import Heard, Tag, Talk, Vector
 from flockwise.net.intake import AcceptedRepeat
 from flockwise.net.wire import REPEATED
 from flockwise.privacy.messages import Relay
+from flockwise.protocol.conversation import Heard, Tag, Talk, Vector
 
 # Relays of one neighbor that are kept: more than any that keeps to the rounds is ahead.
 AHEAD: Final = 8

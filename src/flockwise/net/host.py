@@ -17,7 +17,7 @@ import time as wall
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -25,12 +25,10 @@ from flockwise.errors import NetworkError
 from flockwise.files import write_even_if_full
 from flockwise.net.logs import WARNING, EventLog
 from flockwise.net.metrics import AgentStatus, HostStatus, Traffic
-from flockwise.net.node import Node
-from flockwise.net.own import OwnSide
+from flockwise.net.participant import Participant
 from flockwise.net.roster import Neighborhood, Place
 from flockwise.net.time import SECOND, RealTime, Time
 from flockwise.net.transport import Switchboard
-from flockwise.privacy.budget import Budget
 
 # So many nodes at a stretch; then what has arrived meanwhile has its turn.
 TICKS_AT_A_STRETCH: Final = 8
@@ -54,38 +52,12 @@ class Network(Switchboard, Protocol):
     async def close(self) -> None: ...
 
 
-class Spender(Protocol):
-    """What an agent has spent: its gate, or all that it has."""
-
-    @property
-    def consumed(self) -> int: ...
-
-    @property
-    def epsilon_spent(self) -> float: ...
-
-
-@dataclass
-class Resident:
-    """An agent that lives on this host: its node, where its neighbors are, and what it may spend.
-
-    own: what the agent does for its owner alone, in a program that embeds it; the host has no use for it.
-    close: gives back what the agent holds (its store, its ledger), once its node has stopped.
-    """
-
-    node: Node
-    neighborhood: Neighborhood
-    gate: Spender | None = None
-    budget: Budget | None = None
-    own: OwnSide | None = None
-    close: Callable[[], None] = lambda: None
-
-
 # Offers rosters that may be newer, for some or all agents; called in a thread of its own.
 RosterSource = Callable[[], Mapping[str, Neighborhood]]
 
 
 class Host:
-    """Runs its residents; `async with` starts and stops them, `run` stays until a signal comes.
+    """Runs its agents; `async with` starts and stops them, `run` stays until a signal comes.
 
     status_file: how everyone is doing, written whole every second.
     refused: how many connections were turned away before they had a name.
@@ -95,7 +67,7 @@ class Host:
         self,
         network: str,
         name: str,
-        residents: Iterable[Resident],
+        participants: Iterable[Participant],
         link: Network,
         *,
         log: EventLog,
@@ -108,7 +80,7 @@ class Host:
         self.name = name
         self.link = link
         self.status: HostStatus | None = None
-        self._seats = {resident.node.name: _Seat(self, resident) for resident in residents}
+        self._agents = {one.node.name: HostedAgent(self, one) for one in participants}
         self._log = log
         self._status_file = status_file
         self._newer_rosters = newer_rosters
@@ -122,8 +94,8 @@ class Host:
         self._stopping = asyncio.Event()
 
     @property
-    def residents(self) -> list[Resident]:
-        return [seat.resident for seat in self._seats.values()]
+    def participants(self) -> list[Participant]:
+        return [agent.participant for agent in self._agents.values()]
 
     async def run(self) -> None:
         """Until SIGTERM, SIGINT or `stop`."""
@@ -158,15 +130,19 @@ class Host:
     async def apply(self, rosters: Mapping[str, Neighborhood]) -> bool:
         """Put newer rosters into effect, all at once; whether there was anything new in them."""
         changed = [
-            seat for name, seat in self._seats.items() if name in rosters and self._renew(seat, rosters[name])
+            agent
+            for name, agent in self._agents.items()
+            if name in rosters and self._renew(agent, rosters[name])
         ]
         if not changed:
             return False
-        for seat in changed:
-            self._plug_in(seat)
+        for agent in changed:
+            self._plug_in(agent)
         await self.link.refresh()
         self._log(
-            "roster", agents=len(changed), version=max(seat.resident.neighborhood.version for seat in changed)
+            "roster",
+            agents=len(changed),
+            version=max(agent.participant.neighborhood.version for agent in changed),
         )
         return True
 
@@ -178,43 +154,43 @@ class Host:
             self.name,
             os.getpid(),
             wall.time(),
-            tuple(seat.status(now, self.link.dropped(seat.name)) for seat in self._seats.values()),
+            tuple(agent.status(now, self.link.dropped(agent.name)) for agent in self._agents.values()),
             asdict(self.link.traffic),
             self._refused(),
             self.link.strangers,
         )
         return self.status
 
-    def expect(self, seat: _Seat, wake: int | None) -> None:
+    def expect(self, agent: HostedAgent, wake: int | None) -> None:
         """Tick this node at `wake`, or when it is due before."""
-        if wake is None or not self._is_running or (seat.wake is not None and seat.wake <= wake):
+        if wake is None or not self._is_running or (agent.wake is not None and agent.wake <= wake):
             return
-        seat.wake = wake
-        heapq.heappush(self._agenda, (wake, seat.name))
+        agent.wake = wake
+        heapq.heappush(self._agenda, (wake, agent.name))
         self._set_alarm()
 
-    def look_at(self, agent: str) -> None:
+    def look_at(self, name: str) -> None:
         """After the program itself has changed something of an agent, such as its data."""
-        seat = self._seats[agent]
-        self.expect(seat, seat.guarded(seat.node.next_wake))
+        agent = self._agents[name]
+        self.expect(agent, agent.guarded(agent.node.next_wake))
 
-    def give_up(self, seat: _Seat, error: Exception) -> None:
+    def give_up(self, agent: HostedAgent, error: Exception) -> None:
         """An error that no node should make: this one is taken out before it does harm."""
-        self.note("agent failed", error, seat)
-        seat.obstacle = "failed"
-        self._close_seat(seat)
+        self.note("agent failed", error, agent)
+        agent.obstacle = "failed"
+        self._close_agent(agent)
 
-    def note(self, event: str, error: Exception, seat: _Seat) -> None:
-        self._log.failure(event, error, agent=seat.name)
+    def note(self, event: str, error: Exception, agent: HostedAgent) -> None:
+        self._log.failure(event, error, agent=agent.name)
 
     async def _start(self) -> None:
-        self._log("start", host=self.name, network=self.network, agents=len(self._seats), pid=os.getpid())
+        self._log("start", host=self.name, network=self.network, agents=len(self._agents), pid=os.getpid())
         self._is_running = True
         now = self._time.now()
-        for seat in self._seats.values():
-            self.expect(seat, seat.guarded(seat.node.start, now))
-        for seat in self._present():
-            self._plug_in(seat)
+        for agent in self._agents.values():
+            self.expect(agent, agent.guarded(agent.node.start, now))
+        for agent in self._present():
+            self._plug_in(agent)
         await self.link.refresh()
         self._log("listening", host=self.name)
         self._tasks = [asyncio.create_task(self._watch_status()), asyncio.create_task(self._watch_link())]
@@ -229,43 +205,43 @@ class Host:
             with suppress(asyncio.CancelledError):
                 await task
         await self.link.close()
-        for seat in self._present():
-            seat.is_plugged_in = False
-            self._close_seat(seat)
+        for agent in self._present():
+            agent.is_plugged_in = False
+            self._close_agent(agent)
         self._write_status()
         self._log("stop", host=self.name)
 
-    def _present(self) -> list[_Seat]:
-        return [seat for seat in self._seats.values() if not seat.is_closed]
+    def _present(self) -> list[HostedAgent]:
+        return [agent for agent in self._agents.values() if not agent.is_closed]
 
-    def _plug_in(self, seat: _Seat) -> None:
-        neighbors = seat.resident.neighborhood.neighbors
+    def _plug_in(self, agent: HostedAgent) -> None:
+        neighbors = agent.participant.neighborhood.neighbors
         self.link.learn(neighbors)
-        self.link.attach(seat.name, seat, [link.name for link in neighbors])
-        seat.is_plugged_in = True
+        self.link.attach(agent.name, agent, [link.name for link in neighbors])
+        agent.is_plugged_in = True
 
-    def _close_seat(self, seat: _Seat) -> None:
-        if seat.is_plugged_in:
-            self.link.detach(seat.name)
-        seat.is_plugged_in = False
-        for step in (seat.node.stop, seat.epsilon_spent, seat.close):
+    def _close_agent(self, agent: HostedAgent) -> None:
+        if agent.is_plugged_in:
+            self.link.detach(agent.name)
+        agent.is_plugged_in = False
+        for step in (agent.node.stop, agent.epsilon_spent, agent.close):
             try:
                 step()
             except Exception as error:  # the others are to be closed as well
-                self.note("agent not closed", error, seat)
+                self.note("agent not closed", error, agent)
 
-    def _renew(self, seat: _Seat, offered: Neighborhood) -> bool:
-        current = seat.resident.neighborhood
+    def _renew(self, agent: HostedAgent, offered: Neighborhood) -> bool:
+        current = agent.participant.neighborhood
         try:
             accepted = current.successor(offered)
         except NetworkError as error:
-            self.note("roster refused", error, seat)
+            self.note("roster refused", error, agent)
             return False
-        if accepted is current or accepted.version == current.version or seat.is_closed:
+        if accepted is current or accepted.version == current.version or agent.is_closed:
             return False
-        seat.resident.neighborhood = accepted
-        seat.guarded(seat.node.set_neighbors, accepted.keys(), accepted.version)
-        return not seat.is_closed
+        agent.participant.neighborhood = accepted
+        agent.guarded(agent.node.set_neighbors, accepted.keys(), accepted.version)
+        return not agent.is_closed
 
     def _set_alarm(self) -> None:
         if not self._agenda or not self._is_running:
@@ -286,13 +262,13 @@ class Host:
             if not self._agenda or self._agenda[0][0] > now:
                 break
             wake, name = heapq.heappop(self._agenda)
-            seat = self._seats[name]
+            agent = self._agents[name]
             # One that was asked for earlier meanwhile has its turn there.
-            if seat.wake != wake or seat.is_closed:
+            if agent.wake != wake or agent.is_closed:
                 continue
-            seat.wake = None
-            self.expect(seat, seat.guarded(seat.node.tick, now))
-            seat.report(self._log)
+            agent.wake = None
+            self.expect(agent, agent.guarded(agent.node.tick, now))
+            agent.report(self._log)
         self._set_alarm()
 
     async def _watch_status(self) -> None:
@@ -324,13 +300,13 @@ class Host:
         self.stop()
 
 
-class _Seat:
-    """A resident's place: what the network hands to it goes through here, and no error goes further."""
+class HostedAgent:
+    """Runs one agent of a host, and contains its errors."""
 
-    def __init__(self, host: Host, resident: Resident) -> None:
-        self.resident = resident
-        self.node = resident.node
-        self.name: str = resident.node.name
+    def __init__(self, host: Host, participant: Participant) -> None:
+        self.participant = participant
+        self.node = participant.node
+        self.name: str = participant.node.name
         self.wake: int | None = None
         self.is_plugged_in = False
         self.is_closed = False
@@ -372,7 +348,7 @@ class _Seat:
 
     def close(self) -> None:
         self.is_closed = True
-        self.resident.close()
+        self.participant.close()
 
     def report(self, log: EventLog) -> None:
         """Say once why the agent is silent."""
@@ -381,7 +357,7 @@ class _Seat:
             log("agent silent", WARNING, agent=self.name, obstacle=self.node.obstacle)
 
     def status(self, now: int, dropped_before: Counter[str]) -> AgentStatus:
-        node, budget = self.node, self.resident.budget
+        node, budget = self.node, self.participant.budget
         released = node.last_release_time
         dropped = Counter[str](node.intake.dropped) + dropped_before + Counter(error=self.errors)
         return AgentStatus(
@@ -400,7 +376,7 @@ class _Seat:
 
     def epsilon_spent(self) -> float | None:
         """Computed anew only when something was spent; after closing, what it was then."""
-        gate = None if self.is_closed else self.resident.gate
-        if gate is not None and (self._spent is None or self._spent[0] != gate.consumed):
-            self._spent = (gate.consumed, gate.epsilon_spent)
+        gates = None if self.is_closed else self.participant.gates
+        if gates is not None and (self._spent is None or self._spent[0] != gates.consumed):
+            self._spent = (gates.consumed, gates.epsilon_spent)
         return None if self._spent is None else self._spent[1]

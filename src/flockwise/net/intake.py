@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from flockwise.agent import Message
 from flockwise.errors import NetworkError
-from flockwise.method.conversation import Tag
-from flockwise.method.lowpass.gossip import may_be_infinite
 from flockwise.net.rate import Bucket, RateLimit
 from flockwise.net.signing import Verifier, check_public_key
 from flockwise.net.wire import (
@@ -39,6 +37,8 @@ from flockwise.net.wire import (
     open_signed,
 )
 from flockwise.privacy.messages import Relay
+from flockwise.protocol.conversation import Tag
+from flockwise.protocol.gossip import may_be_infinite
 
 NOTHING_YET: Final = -1
 # How far back accepted numbers are remembered, to tell a message that was overtaken from a repetition.

@@ -14,7 +14,7 @@ from flockwise.net.folder import (
     IDENTITY_FOLDER,
     ROSTER_FILE,
     OwnBudget,
-    read_points,
+    read_samples,
 )
 from flockwise.net.identity import (
     TLS_FILE,
@@ -28,12 +28,16 @@ from flockwise.net.identity import (
     save_signing_key,
 )
 from flockwise.net.keyfiles import read_file, read_secret, write_file, write_folder
-from flockwise.net.one_release import check_one_release
+from flockwise.net.participant import check_budget
 from flockwise.net.roster import check_belongs, read_neighborhood
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import AUTHORITY_FOLDER, add_agent, write_agent
-from flockwise.net.task import Task
+from flockwise.privacy.budget import Budget
 
 WAITING_FOLDER: Final = "keys"
+# Of an agent that joins, where nothing else is said.
+UPDATES: Final = 10
+CLIP: Final = 1.0
 
 
 def make_request(folder: Path, network: str, name: str, address: str) -> bytes:
@@ -63,12 +67,24 @@ def answer_request(
     return name
 
 
-def accept_reply(folder: Path, reply: Path, data: Path, privacy: OwnBudget | None) -> None:
-    """The device's part again: with the reply its folder is complete, and its keys are where they belong."""
+def accept_reply(
+    folder: Path,
+    reply: Path,
+    data: Path,
+    budget: Budget | None = None,
+    updates: int | None = None,
+    clip: float | None = None,
+) -> None:
+    """The device's part again: with the reply its folder is complete, and its keys are where they belong.
+
+    updates, clip: how a budget is spent where agents release at every update.
+    """
     waiting = folder / WAITING_FOLDER
     names = [path.stem for path in waiting.glob("*.key") if path.name != TLS_KEY_FILE]
     if len(names) != 1:
-        raise NetworkError(f"{folder}: no request was made here; begin with: flockwise agent request {folder}")
+        raise NetworkError(
+            f"{folder}: no request was made here; begin with: flockwise agent request {folder}"
+        )
     (name,) = names
     trust = Trust.read(reply)
     signing = {name: read_signing_key(waiting / f"{name}.key")}
@@ -77,13 +93,30 @@ def accept_reply(folder: Path, reply: Path, data: Path, privacy: OwnBudget | Non
     roster = read_file(reply / ROSTER_FILE)
     neighborhood = read_neighborhood(roster, name, trust)
     check_belongs(neighborhood, identity)
-    if (Task.of(neighborhood).privacy == "dp") != (privacy is not None):
-        raise NetworkError(
-            f"agent {name!r}: the network's privacy is {Task.of(neighborhood).privacy!r}; "
-            + ("give --epsilon and --delta" if privacy is None else "leave --epsilon and --delta out")
-        )
-    if privacy is not None and Task.of(neighborhood).method != "cd":
-        check_one_release(name, privacy)
-    write_agent(folder, identity, name, read_points(data), privacy)
+    privacy = _own_budget(name, NetworkSettings.of(neighborhood), budget, updates, clip)
+    write_agent(folder, identity, name, read_samples(data), privacy)
     write_file(folder / ROSTER_FILE, roster)
     shutil.rmtree(waiting)
+
+
+def _own_budget(
+    name: str, settings: NetworkSettings, budget: Budget | None, updates: int | None, clip: float | None
+) -> OwnBudget | None:
+    """As the network needs it."""
+    if (settings.privacy == "dp") != (budget is not None):
+        raise NetworkError(
+            f"agent {name!r}: the network's privacy is {settings.privacy!r}; "
+            + ("give --epsilon and --delta" if budget is None else "leave --epsilon and --delta out")
+        )
+    if budget is None:
+        return None
+    talks = settings.converses
+    own = OwnBudget(
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        updates=updates or (1 if talks else settings.updates or UPDATES),
+        clip=clip if talks else clip or CLIP,
+        mechanism=settings.statistic.mechanism if talks else "gaussian",
+    )
+    check_budget(name, settings, own)
+    return own

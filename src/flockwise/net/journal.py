@@ -16,8 +16,8 @@ from typing import Final, Protocol
 import numpy as np
 
 from flockwise.errors import MissingExtra, NetworkError
-from flockwise.method.conversation import Direction, Heard
 from flockwise.net.store import NUMBERS, explained
+from flockwise.protocol.conversation import Direction, Heard
 
 try:
     import msgspec
@@ -74,30 +74,6 @@ class Journal(Protocol):
     def end(self, ended: Ended) -> None:
         """Keep what came of it, and forget the rounds."""
         ...
-
-
-class MemoryJournal:
-    """Gone with the process: for simulations and tests."""
-
-    def __init__(self) -> None:
-        self._record = Record()
-        self._rounds: list[Heard] = []
-
-    def load(self) -> Record:
-        return Record(self._record.ties, self._record.ended)
-
-    def rounds(self) -> Iterator[Heard]:
-        yield from self._rounds
-
-    def begin(self, ties: Mapping[int, float]) -> None:
-        self._record.ties = dict(ties)
-
-    def add(self, heard: Heard) -> None:
-        self._rounds.append(dict(heard))
-
-    def end(self, ended: Ended) -> None:
-        self._record.ended = ended
-        self._rounds.clear()
 
 
 class _Result(msgspec.Struct, array_like=True):

@@ -154,7 +154,9 @@ def _host_metrics(status: HostStatus) -> Iterator[Metric]:
     for what, count in status.traffic.items():
         traffic.add_metric([what], count)
     yield traffic
-    yield CounterMetricFamily("flockwise_refused_connections", "No certificate of ours.", value=status.refused)
+    yield CounterMetricFamily(
+        "flockwise_refused_connections", "No certificate of ours.", value=status.refused
+    )
     yield CounterMetricFamily(
         "flockwise_stranger_links", "Hosts that are no neighbors.", value=status.strangers
     )

@@ -5,8 +5,8 @@ times that `tick` asks for, and a transport calls the `on_…` methods. So the s
 a simulation of faults.
 
 What holds, whatever happens to machine and network:
-- Bytes are written before they leave, and one number always has the same bytes (flockwise.net.outbox); without
-  privacy, where nothing is at stake, a power cut may undo the last of them.
+- Bytes are written before they leave, and one number always has the same bytes (flockwise.net.outbox);
+  without privacy, where nothing is at stake, a power cut may undo the last of them.
 - Only what `Intake` accepts reaches the agent.
 - Nothing is spent for nobody, nor on an old copy of a ledger: an agent with a budget releases only while a
   neighbor is up, and after every neighbor that is up has told it which number it last got from the agent.
@@ -144,7 +144,7 @@ class Node:
         state = self._store.load()
         self._started_at = now
         self._resume(now)
-        if state.behind is not None and self._outbox.spends:
+        if state.newer_release is not None and self._outbox.spends:
             self._stop("behind")
         for sender, data in state.received.items():
             if sender not in self._ties:
@@ -295,7 +295,7 @@ class Node:
         if self._outbox.spends:
             self._stop("behind")
             with suppress(NetworkError):  # unwritten it is found out again, before the next release
-                self._store.mark_behind(echo.number)
+                self._store.mark_newer_release(echo.number)
         elif self.obstacle is None:
             try:
                 self._outbox.take_back(echo)

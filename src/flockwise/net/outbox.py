@@ -1,12 +1,12 @@
 """What makes an agent's messages ready to leave: numbered, signed, and on disk before they are handed out.
 
-`PlainOutbox` keeps the bytes in the agent's store. `GateOutbox` sends what a gate released, which the gate's
-ledger holds already. Both begin with message 0, the public model that the agent started from, so that a
-neighbor knows that it is there before its first update.
+`PlainOutbox` keeps the bytes in the agent's store. `GateOutbox` sends what gates released, which their
+ledgers hold already. Both begin with message 0, the public model that the agent started from, so a neighbor
+knows that it is there before its first update.
 
-An agent with a gate has a last word: when its plan is used up it sends the mean of its later releases,
-in which there is less noise than in any of them. It is worked out from what was released, so that it costs
-nothing, and is numbered one above the last release.
+After the last update an agent with a budget sends the average of its later releases, which has less noise
+than any of them. It is computed from what was released, so it costs nothing. Its number is one above that of
+the last release.
 
 After a restart both hand out the same bytes: signatures are deterministic, and nothing is drawn again. They
 differ where neighbors hold a later message than the agent itself, which shows that its disk is an old copy.
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from flockwise.agent import Message
 from flockwise.errors import PrivacyError
-from flockwise.method.private_updates import tail_start
+from flockwise.method.rules import tail_start
+from flockwise.net.releases import GateQueue
 from flockwise.net.signing import SigningKey, Verifier, public_key_of
 from flockwise.net.store import Sent, Store
 from flockwise.net.wire import (
@@ -37,8 +38,6 @@ from flockwise.net.wire import (
     open_signed,
     sign,
 )
-from flockwise.privacy.gate import Gate
-from flockwise.privacy.ledger import Book
 from flockwise.privacy.messages import Relay, Release, decode, encode
 
 
@@ -46,7 +45,7 @@ class Outbox(Protocol):
     """Where a node gets the bytes from that it sends."""
 
     spends: bool
-    """Whether a message costs something, so that none is made for nobody."""
+    """True if sending uses budget; then wait until a neighbor is connected."""
 
     @property
     def last(self) -> Sent:
@@ -55,7 +54,7 @@ class Outbox(Protocol):
 
     @property
     def updates(self) -> int:
-        """How many updates its messages tell of; a last word is none."""
+        """How many updates were sent; the average at the end is not one of them."""
         ...
 
     @property
@@ -68,7 +67,7 @@ class Outbox(Protocol):
         ...
 
     def conclude(self) -> Sent | None:
-        """The last word, when it is due; None before, and once it has been handed out."""
+        """The average at the end, when it is due; None before, and once it has been handed out."""
         ...
 
     def knows(self, echo: Sent) -> bool:
@@ -164,25 +163,16 @@ class PlainOutbox:
 
 
 class GateOutbox:
-    """The messages of an agent with a gate: what the gate released, its mean at the end, and nothing else."""
+    """The messages of an agent with a budget: what its gates released, and their mean at the end."""
 
     spends = True
 
-    def __init__(self, signer: Signer, gate: Gate, ledger: Book, updates: int | None = None) -> None:
-        """ledger: the gate's own, which has the bytes of all that was released.
-
-        updates: how many releases the agent makes; then comes its last word. None: it has none.
-        """
+    def __init__(self, signer: Signer, gates: GateQueue, updates: int | None = None) -> None:
+        """updates: how many releases the agent makes before it sends their mean; None: it sends none."""
         self._signer = signer
-        self._ledger = ledger
+        self._gates = gates
         self._n_updates = updates
-        release = gate.last_release()
-        if release is not None:
-            self._last = signer.signed(release.number, release.payload)
-        elif gate.released is not None:
-            self._last = signer.signed(0, encode(0, gate.released))
-        else:
-            raise PrivacyError("the gate of an agent that sends models needs a public start")
+        self._last = self._signed(gates.last_number, gates.released)
         self.conclude()
 
     @property
@@ -191,36 +181,39 @@ class GateOutbox:
 
     @property
     def updates(self) -> int:
-        return self._ledger.consumed
+        return self._gates.consumed
 
     @property
     def model(self) -> NDArray[Any]:
         return _model_in(self._last.data)
 
     def ready(self, message: Message) -> Sent:
-        release = release_in(message)
-        self._last = self._signer.signed(release.number, release.payload)
+        self._last = self._signed(self._gates.last_number, release_in(message).vector)
         return self._last
 
     def conclude(self) -> Sent | None:
-        spent = self._ledger.consumed
+        spent = self._gates.consumed
         if self._n_updates is None or spent < self._n_updates or self._last.number > spent:
             return None
-        payload = last_word(self._ledger, tail_start(self._n_updates))
-        if payload is None:
+        mean = mean_of_releases(self._gates, tail_start(self._n_updates))
+        if mean is None:
             return None
-        self._last = self._signer.signed(spent + 1, payload)
+        self._last = self._signed(spent + 1, mean)
         return self._last
 
     def knows(self, echo: Sent) -> bool:
         if echo.number == self._last.number:
             return echo.data == self._last.data
-        if not 0 < echo.number <= self._ledger.consumed:
+        if not 0 < echo.number <= self._gates.consumed:
             return echo.number == 0
-        return _payload_in(echo.data) == self._ledger.entries[echo.number - 1].payload
+        vector = self._gates.vectors(echo.number - 1)[0]
+        return vector is not None and _payload_in(echo.data) == encode(echo.number, vector)
 
     def take_back(self, later: Sent) -> None:
         raise PrivacyError("an agent with a budget goes on from its ledger alone")
+
+    def _signed(self, number: int, vector: NDArray[np.float64]) -> Sent:
+        return self._signer.signed(number, encode(number, vector))
 
 
 def release_in(message: Message) -> Release:
@@ -233,17 +226,15 @@ def release_in(message: Message) -> Release:
     return message.release
 
 
-def last_word(ledger: Book, first: int) -> bytes | None:
-    """The mean of what was released after the first `first` events, as a message; None if nothing was.
+def mean_of_releases(gates: GateQueue, after: int) -> NDArray[np.float64] | None:
+    """The mean of what was released after the first `after` releases; None if nothing was.
 
     By exactly rounded sums: the same bytes from the same ledger on every machine.
     """
-    payloads = [entry.payload for entry in ledger.entries[first:]]
-    released = [decode(payload)[1] for payload in payloads if payload is not None]
+    released = [vector for vector in gates.vectors(after) if vector is not None]
     if not released:
         return None
-    mean = [math.fsum(values) / len(released) for values in zip(*released, strict=True)]
-    return encode(ledger.consumed + 1, np.array(mean))
+    return np.array([math.fsum(values) / len(released) for values in zip(*released, strict=True)])
 
 
 def _model_in(data: bytes) -> NDArray[np.float64]:

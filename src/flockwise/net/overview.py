@@ -40,7 +40,7 @@ def agents_in(folder: Path) -> list[dict[str, Any]]:
     return [_entry(name, *latest.get(name, (0.0, {}))) for name in names]
 
 
-def at_the_door(folder: Path) -> dict[str, int]:
+def refused_connections(folder: Path) -> dict[str, int]:
     """How many connections were refused and how many strangers came, since the processes that run began."""
     running = [s for s in _statuses(_hosts(folder)) if time.time() - s["written_at"] < FRESH_FOR]
     return {what: sum(status[what] for status in running) for what in ("refused", "strangers")}
@@ -51,7 +51,7 @@ def promise_in(folder: Path) -> str:
     blueprint = Blueprint.read(folder)
     homes = (folder / AGENTS_FOLDER / name for name in blueprint.names)
     files = [home / AGENT_FILE for home in homes if (home / AGENT_FILE).is_file()]
-    return promise(blueprint.task, [read_toml(file, AgentFile).privacy for file in files])
+    return promise(blueprint.network_settings, [read_toml(file, AgentFile).privacy for file in files])
 
 
 def fresh_statuses(hosts: Iterable[Path], pid: int) -> list[dict[str, Any]]:

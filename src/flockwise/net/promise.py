@@ -2,49 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from flockwise.net.folder import NoPrivacy, OwnBudget
-from flockwise.net.growth import PUBLIC
-from flockwise.net.task import Task
-from flockwise.privacy.guarantee import NOT_PRIVATE, USUALLY_PUBLIC, Guarantee, spans
+from flockwise.net.releases import GROWTH_IS_PUBLIC
+from flockwise.net.settings import NetworkSettings
+from flockwise.privacy.guarantee import NOT_PRIVATE, USUALLY_PUBLIC, Guarantee
+from flockwise.privacy.mechanisms import MECHANISMS
 
 # What whoever watches a network sees in any case.
 SEEN: Final = ("when an agent runs, and when it sends",)
-SECURE_NOISE: Final = {
-    "gaussian": "secure discrete Gaussian noise",
-    "laplace": "secure discrete Laplace noise",
-}
 BY_BATCHES: Final = (
-    "Points that arrived together have a budget of their own: no release uses those of two arrivals."
+    "Samples that arrived together have a budget of their own: no release uses those of two arrivals."
 )
 
 
-def promise(task: Task, privacies: Sequence[NoPrivacy | OwnBudget]) -> str:
-    """Plain words, for agents of one network with these settings."""
-    if task.privacy == "none":
+def promise(
+    settings: NetworkSettings, privacies: Sequence[NoPrivacy | OwnBudget], *, secure: bool = True
+) -> str:
+    """Plain words, for agents of one network with these settings. secure: whether their noise is."""
+    if settings.privacy == "none":
         return f"{NOT_PRIVATE.capitalize()}: models are sent as they are, and every message says so."
     budgets = [privacy for privacy in privacies if isinstance(privacy, OwnBudget)]
     if not budgets:
-        return "Each agent's guarantee stands in its own settings, and none of them is here."
-    words = guarantee_of(task, budgets).explain()
+        return "No agent folder found here; each agent's guarantee is stated in its own folder."
+    words = guarantee_of(settings, budgets, secure=secure).explain()
     return f"{words}\n{BY_BATCHES}" if any(own.growth == "batches" for own in budgets) else words
 
 
-def guarantee_of(task: Task, budgets: Sequence[OwnBudget]) -> Guarantee:
-    """Whatever an agent's points grow to, its (ε, δ) holds for each of them."""
-    epsilon, delta = spans(own.budget for own in budgets)
-    return Guarantee(
-        mechanism=_listed(SECURE_NOISE[own.mechanism] for own in budgets),
-        accountant=_listed(own.meter.accountant for own in budgets),
-        epsilon=epsilon,
-        delta=delta,
-        public=(*USUALLY_PUBLIC, *PUBLIC, *SEEN),
-        leaks=task.known_leaks,
-        simulated=False,
+def guarantee_of(
+    settings: NetworkSettings, budgets: Sequence[OwnBudget], *, secure: bool = True
+) -> Guarantee:
+    """Whatever an agent's samples grow to, its (ε, δ) holds for each of them."""
+    kind = "secure discrete" if secure else "simulated"
+    plans = [own.plan(on_grid=secure) for own in dict.fromkeys(budgets)]
+    noises = sorted({f"{kind} {MECHANISMS[plan.mechanism].words}" for plan in plans})
+    return Guarantee.of(
+        (own.budget for own in budgets),
+        mechanism=" and ".join(noises),
+        accountant=" and ".join(sorted({plan.accountant for plan in plans})),
+        plan=min(plans, key=lambda plan: plan.budget.epsilon),
+        origins=settings.origins,
+        public=(*USUALLY_PUBLIC, *GROWTH_IS_PUBLIC, *SEEN),
+        simulated=not secure,
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return " and ".join(sorted(set(names)))

@@ -26,6 +26,10 @@ class RateLimit:
             )
 
 
+# A neighbor says one thing a round, and rounds follow each other as fast as a small network carries them.
+CONVERSING_RATE: Final = RateLimit(per_second=1000.0, burst=1000)
+
+
 class Bucket:
     """One neighbor's share. Times are nanoseconds of any clock; one that goes back fills nothing."""
 

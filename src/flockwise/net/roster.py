@@ -1,8 +1,8 @@
 """Who an agent's neighbors are, as the network's authority signed it: one slice of the graph per agent.
 
 No agent sees the whole graph. Each gets its own neighborhood, with names, addresses, public keys and
-weights; all slices of a version are cut from one graph, so that both ends of a tie hold the same weight. A
-slice is text, below its signature, so that people can read it too.
+weights. All slices of a version are cut from one graph, so both ends of an edge hold the same weight. A slice
+is text, below its signature, so people can read it too.
 
 A newer version replaces an older one, and never the other way round: an old slice that is put back, by
 mistake or by an enemy, is refused.
@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from flockwise.errors import IdentityError, MissingExtra, NetworkError
 from flockwise.net.identity import Authority, Identity, Trust
@@ -32,8 +32,6 @@ except ImportError as error:
 
 FORMAT: Final = b"flockwise roster 1"
 MAX_BYTES: Final = 2**24
-
-Setting: TypeAlias = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Link(Place):
-    """A neighbor: its place, its number among all agents, and the weight of the tie."""
+    """A neighbor: its place, its number among all agents, and the weight of the edge."""
 
     index: int
     weight: float
@@ -84,7 +82,7 @@ class Neighborhood:
     dimension: int
     tick_rate: float
     neighbors: tuple[Link, ...]
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         check_name(self.network, "network")
@@ -145,7 +143,7 @@ def neighborhoods(
     *,
     dimension: int,
     tick_rate: float,
-    settings: Mapping[str, Setting],
+    settings: Mapping[str, Any],
 ) -> list[Neighborhood]:
     """One slice per agent, all cut from one graph; `places` are in the order of its agents."""
     if len(places) != graph.n_agents:

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from flockwise.errors import FlockwiseError, NetworkError
+from flockwise.net.durable import open_participant
 from flockwise.net.folder import IDENTITY_FOLDER, HostFolder
-from flockwise.net.host import Host, Resident
+from flockwise.net.host import Host
 from flockwise.net.identity import TlsFiles
 from flockwise.net.logs import EventLog, place_of
 from flockwise.net.metrics import MetricsServer
-from flockwise.net.one_release import largest_relay
-from flockwise.net.resident import open_resident
+from flockwise.net.participant import Participant
 from flockwise.net.roster import Neighborhood
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.signing import Verifier
-from flockwise.net.task import Task
 from flockwise.net.time import RealTime
 from flockwise.net.wire import greeting_limit
 from flockwise.net.zenoh_link import ZenohLink
@@ -75,7 +75,7 @@ async def open_host(folder: HostFolder, *, owns_process: bool = False) -> AsyncI
         host = Host(
             folder.network,
             folder.name,
-            _residents(folder, link, log),
+            _participants(folder, link, log),
             link,
             log=log,
             status_file=folder.status_file,
@@ -97,19 +97,19 @@ def _note(log: EventLog, context: Mapping[str, Any]) -> None:
 
 def _longest_message(neighborhood: Neighborhood) -> int:
     dimension = neighborhood.dimension
-    return greeting_limit(max(dimension, largest_relay(Task.of(neighborhood), dimension)))
+    return greeting_limit(max(dimension, NetworkSettings.of(neighborhood).largest_relay(dimension)))
 
 
-def _residents(folder: HostFolder, link: ZenohLink, log: EventLog) -> list[Resident]:
+def _participants(folder: HostFolder, link: ZenohLink, log: EventLog) -> list[Participant]:
     """Those that can run: on a gateway, one that cannot is no reason to keep the others waiting."""
-    residents, time, verifier = [], RealTime(), Verifier()
+    participants, time, verifier = [], RealTime(), Verifier()
     for agent in folder.agents:
         try:
-            residents.append(open_resident(agent, link, time, verifier))
+            participants.append(open_participant(agent, link, time, verifier))
         except FlockwiseError as error:
             if len(folder.agents) == 1:
                 raise
             log.failure("agent not started", error, agent=agent.name)
-    if not residents:
+    if not participants:
         raise NetworkError(f"{folder.path}: none of its agents could be started; see {folder.log_file}")
-    return residents
+    return participants

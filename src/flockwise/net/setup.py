@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.data.samples import Samples
 from flockwise.errors import MissingExtra, NetworkError
 from flockwise.files import write_whole
 from flockwise.graph import SimilarityGraph
@@ -35,14 +35,14 @@ from flockwise.net.folder import (
     OwnBudget,
     signing_key_of,
     write_gateway_identity,
-    write_points,
+    write_samples,
 )
 from flockwise.net.identity import Authority, Identity, Keys, Request, enroll
 from flockwise.net.keyfiles import write_file
 from flockwise.net.names import split_address
-from flockwise.net.roster import Place, Setting, neighborhoods, sign_neighborhood
+from flockwise.net.roster import Place, neighborhoods, sign_neighborhood
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import FileStore
-from flockwise.net.task import Task
 from flockwise.net.zenoh_settings import check_host
 from flockwise.privacy.ledger import Ledger
 
@@ -60,11 +60,10 @@ BLUEPRINT_FILE: Final = "network.json"
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """An agent to be: its name, its points, what it may spend (None: nothing is protected), its address."""
+    """An agent to be: its name, its samples, what it may spend (None: nothing is protected), its address."""
 
     name: str
-    features: NDArray[Any]
-    targets: NDArray[Any]
+    samples: Samples
     privacy: OwnBudget | None
     address: str
 
@@ -79,7 +78,7 @@ class Blueprint(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     version: int
     dimension: int
     tick_rate: float
-    settings: dict[str, Setting]
+    settings: dict[str, Any]
     places: list[Place]
     addresses: list[str]
     edges: list[tuple[int, int, float]]
@@ -89,8 +88,8 @@ class Blueprint(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return [place.name for place in self.places]
 
     @property
-    def task(self) -> Task:
-        return Task.from_settings(self.settings, f"network {self.network!r}")
+    def network_settings(self) -> NetworkSettings:
+        return NetworkSettings.from_json(self.settings, f"network {self.network!r}")
 
     @property
     def enrolled(self) -> dict[str, dict[str, bytes]]:
@@ -147,7 +146,7 @@ def create_network(
     network: str,
     members: Sequence[Member],
     graph: SimilarityGraph,
-    task: Task,
+    settings: NetworkSettings,
     *,
     dimension: int,
     tick_rate: float,
@@ -163,7 +162,7 @@ def create_network(
         places = [_write_member(part, member, authority) for member in members]
         addresses = [member.address for member in members]
         edges = list(_edges(graph))
-        Blueprint(network, 1, dimension, tick_rate, task.to_settings(), places, addresses, edges).write(
+        Blueprint(network, 1, dimension, tick_rate, settings.to_json(), places, addresses, edges).write(
             part, authority
         )
         if folder.exists():
@@ -203,7 +202,7 @@ def add_agent(
 ) -> tuple[str, bytes, Blueprint]:
     """One more agent, on a host of its own: its name, its certificate, and the network with it.
 
-    weights: of its ties, by the names of its neighbors. Nothing is written.
+    weights: of its edges, by the names of its neighbors. Nothing is written.
     """
     blueprint, keys = Blueprint.read(folder), request.public_keys()
     if len(keys) != 1:
@@ -232,15 +231,15 @@ def write_agent(
     folder: Path,
     identity: Identity,
     name: str,
-    points: tuple[NDArray[Any], NDArray[Any]],
+    samples: Samples,
     privacy: OwnBudget | None,
 ) -> None:
     """All of an agent's folder but its roster."""
     identity.save(folder / IDENTITY_FOLDER)
-    write_points(folder / DATA_FILE, *points)
+    write_samples(folder / DATA_FILE, samples)
     _write_text(folder / AGENT_FILE, agent_toml(name, privacy))
     FileStore(folder / STATE_FOLDER, name).close()
-    if privacy is not None and len(points[1]):
+    if privacy is not None and len(samples.targets):
         # Here and never again: an agent whose ledger is gone has no new budget.
         Ledger.create(folder / STATE_FOLDER, name).close()
 
@@ -250,7 +249,7 @@ def agent_toml(name: str, privacy: OwnBudget | None) -> str:
     lines = [
         "# The agent's own side of things. What all agents share is in its roster, signed by the authority.",
         f'name = "{name}"',
-        f'data = "{DATA_FILE}"   # its points: they never leave this folder',
+        f'data = "{DATA_FILE}"   # its samples: they never leave this folder',
         "metrics_port = 0     # Prometheus on 127.0.0.1, on any free port (see state/events.log)",
         "",
         "[privacy]",
@@ -263,9 +262,9 @@ def agent_toml(name: str, privacy: OwnBudget | None) -> str:
             f"epsilon = {privacy.epsilon!r}",
             f"delta = {privacy.delta!r}",
             f"updates = {privacy.updates}",
-            f"clip = {privacy.clip!r}",
+            *([] if privacy.clip is None else [f"clip = {privacy.clip!r}"]),
             f'mechanism = "{privacy.mechanism}"',
-            f'growth = "{privacy.growth}"  # what added points pay from; stays as it is at the first start',
+            f'growth = "{privacy.growth}"  # what added samples pay from; stays as it is at the first start',
         ]
     return "\n".join(lines) + "\n"
 
@@ -284,8 +283,8 @@ def free_addresses(host: str, count: int) -> list[str]:
 def _write_member(folder: Path, member: Member, authority: Authority) -> Place:
     name = check_host(member.name)
     identity = enroll(authority, name, member.address, [name])
-    points = (np.asarray(member.features, np.float64), np.asarray(member.targets, np.float64))
-    write_agent(folder / AGENTS_FOLDER / name, identity, name, points, member.privacy)
+    samples = Samples(*(np.asarray(part, np.float64) for part in member.samples))
+    write_agent(folder / AGENTS_FOLDER / name, identity, name, samples, member.privacy)
     return Place(name, name, member.address, identity.public_keys[name])
 
 

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Final, Literal, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.data.samples import Samples
 from flockwise.errors import NetworkError
 from flockwise.net.locks import take_lock
 
@@ -26,7 +26,7 @@ VERSION: Final = 1
 SECONDS_TO_WAIT_FOR_READERS: Final = 10
 NUMBERS: Final = np.dtype("<f8")
 TABLES: Final = (
-    "CREATE TABLE owner (agent TEXT NOT NULL, behind INTEGER)",
+    "CREATE TABLE owner (agent TEXT NOT NULL, newer_release INTEGER)",
     "CREATE TABLE sent (only INTEGER PRIMARY KEY CHECK (only = 0), number INTEGER, data BLOB NOT NULL)",
     "CREATE TABLE received (sender TEXT PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE batch (number INTEGER PRIMARY KEY, features BLOB NOT NULL, targets BLOB NOT NULL)",
@@ -41,30 +41,26 @@ class Sent:
     data: bytes
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Points that were added together while the agent ran."""
-
-    features: NDArray[np.float64]
-    targets: NDArray[np.float64]
-
-
 @dataclass
 class State:
-    """All that a store holds. `behind` is the number at which neighbors found the agent's ledger old."""
+    """All that a store holds.
+
+    newer_release: number of a release that a neighbor holds and this agent's ledger lacks. batches: samples
+    that were added while the agent ran, as they came.
+    """
 
     sent: Sent | None = None
     received: dict[str, bytes] = field(default_factory=dict)
-    behind: int | None = None
-    batches: list[Batch] = field(default_factory=list)
+    newer_release: int | None = None
+    batches: list[Samples] = field(default_factory=list)
 
 
 class Store(Protocol):
     """Every method has its effect when it returns; one that raises may have it or not.
 
-    Effects outlast the process. Those of `mark_behind` and `add_batch` outlast a power cut too. What was
-    sent or received need not: without privacy a neighbor shows an agent what it had sent, and with privacy
-    what was sent is in the ledger, which outlasts everything.
+    Effects outlast the process. Those of `mark_newer_release` and `add_batch` outlast a power cut too. What
+    was sent or received need not: without privacy a neighbor shows an agent what it had sent, and with
+    privacy what was sent is in the ledger, which outlasts everything.
     """
 
     def load(self) -> State: ...
@@ -73,39 +69,11 @@ class Store(Protocol):
 
     def save_received(self, received: Mapping[str, bytes], forgotten: Iterable[str] = ()) -> None: ...
 
-    def mark_behind(self, number: int) -> None: ...
+    def mark_newer_release(self, number: int) -> None: ...
 
-    def add_batch(self, batch: Batch) -> None: ...
+    def add_batch(self, batch: Samples) -> None: ...
 
     def close(self) -> None: ...
-
-
-class MemoryStore:
-    """Gone with the process: for simulations and tests."""
-
-    def __init__(self) -> None:
-        self._state = State()
-
-    def load(self) -> State:
-        state = self._state
-        return State(state.sent, dict(state.received), state.behind, list(state.batches))
-
-    def save_sent(self, sent: Sent) -> None:
-        self._state.sent = sent
-
-    def save_received(self, received: Mapping[str, bytes], forgotten: Iterable[str] = ()) -> None:
-        for sender in forgotten:
-            self._state.received.pop(sender, None)
-        self._state.received.update(received)
-
-    def mark_behind(self, number: int) -> None:
-        self._state.behind = number
-
-    def add_batch(self, batch: Batch) -> None:
-        self._state.batches.append(batch)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class FileStore:
@@ -129,11 +97,11 @@ class FileStore:
         with explained(self._folder):
             run = self._connection.execute
             sent = run("SELECT number, data FROM sent").fetchone()
-            ((behind,),) = run("SELECT behind FROM owner")
+            ((newer_release,),) = run("SELECT newer_release FROM owner")
             return State(
                 None if sent is None else Sent(*sent),
                 dict(run("SELECT sender, data FROM received")),
-                behind,
+                newer_release,
                 [_batch(*row) for row in run("SELECT features, targets FROM batch ORDER BY number")],
             )
 
@@ -151,11 +119,11 @@ class FileStore:
             for row in received.items():
                 run("INSERT OR REPLACE INTO received VALUES (?, ?)", row)
 
-    def mark_behind(self, number: int) -> None:
+    def mark_newer_release(self, number: int) -> None:
         with self._transaction() as run:
-            run("UPDATE owner SET behind = ?", (number,))
+            run("UPDATE owner SET newer_release = ?", (number,))
 
-    def add_batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Samples) -> None:
         row = (batch.features.astype(NUMBERS).tobytes(), batch.targets.astype(NUMBERS).tobytes())
         with self._transaction() as run:
             run("INSERT INTO batch (features, targets) VALUES (?, ?)", row)
@@ -212,16 +180,16 @@ class FileStore:
                 raise
 
 
-def _batch(features: bytes, targets: bytes) -> Batch:
+def _batch(features: bytes, targets: bytes) -> Samples:
     values = np.frombuffer(targets, NUMBERS).astype(np.float64)
     rows = np.frombuffer(features, NUMBERS).astype(np.float64)
-    return Batch(rows.reshape(len(values), -1), values)
+    return Samples(rows.reshape(len(values), -1), values)
 
 
 def _connect(folder: Path) -> sqlite3.Connection:
     """With a write-ahead log that is synced at every commit, so that a commit is one append.
 
-    The file holds points that were added: nobody but the owner may read it, nor the log, which takes over
+    The file holds samples that were added: nobody but the owner may read it, nor the log, which takes over
     its mode.
     """
     (folder / NAME).touch(mode=0o600)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import random
 import time
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flockwise.errors import NetworkError
+
+if TYPE_CHECKING:
+    from flockwise.agent.agent import Clock
 
 SECOND: Final = 1_000_000_000
 
@@ -25,21 +29,6 @@ class RealTime:
         return time.monotonic_ns()
 
 
-class ManualTime:
-    """A clock that stands still until it is moved, for tests."""
-
-    def __init__(self, now: int = 0) -> None:
-        self._now = now
-
-    def now(self) -> int:
-        return self._now
-
-    def move_to(self, now: int) -> None:
-        if now < self._now:
-            raise NetworkError(f"time does not go back: it is {self._now}, got now={now}")
-        self._now = now
-
-
 class PoissonClock:
     """Wakes an agent `rate` times a second on average, independently of everything else.
 
@@ -49,7 +38,7 @@ class PoissonClock:
     """
 
     def __init__(
-        self, rate: float, *, limit: int | None = None, randomness: random.Random | None = None
+        self, rate: float, limit: int | None = None, *, randomness: random.Random | None = None
     ) -> None:
         if not (math.isfinite(rate) and rate > 0):
             raise NetworkError(f"tick_rate must be positive and finite, got tick_rate={rate!r}")
@@ -61,3 +50,22 @@ class PoissonClock:
         if self._limit is not None and updates >= self._limit:
             return None
         return now + max(1, round(self._randomness.expovariate(self._rate) * SECOND))
+
+
+class RenewedClock:
+    """A clock that stops after so many updates, and allows as many again for every renewal.
+
+    renewals: how many there have been.
+    """
+
+    def __init__(self, clock: Clock, updates: int | None, renewals: Callable[[], int]) -> None:
+        self._clock = clock
+        self._updates = updates
+        self._renewals = renewals
+
+    def next_tick(self, updates: int, now: int) -> int | None:
+        if self._updates is None or updates < self._updates:
+            return self._clock.next_tick(updates, now)
+        # Asked for only now: the answer is on disk.
+        is_over = updates >= self._updates * (1 + self._renewals())
+        return None if is_over else self._clock.next_tick(updates, now)

@@ -30,7 +30,7 @@ except ImportError as error:
     raise MissingExtra("a real network", "net") from error
 
 VERSION: Final = 1
-FORMAT: Final = b"mur"
+FORMAT: Final = b"flk"
 FRAME: Final = FORMAT + bytes([VERSION])
 MAX_STAGE: Final = 63
 MAX_NUMBER: Final = 2**63 - 1

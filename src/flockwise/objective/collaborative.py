@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.objective.local import LocalObjective
 from flockwise.objective.local_batch import LocalHessians, LocalObjectives
 from flockwise.objective.passes import disagreements, neighbor_sums
 from flockwise.objective.problem import Problem
@@ -22,9 +21,9 @@ class CollaborativeObjective:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.local_objectives = LocalObjectives(problem)
+        self.local_objectives = LocalObjectives(problem, population=problem.exchanged)
         # μ D_ii c_i
-        self._data_weights = problem.graph.degrees * problem.pulls
+        self._data_weights = problem.neighbors.degrees * problem.pulls
 
     def value(self, models: NDArray[Any]) -> float:
         """Eq. (2)."""
@@ -33,7 +32,7 @@ class CollaborativeObjective:
     def agent_values(self, models: NDArray[Any]) -> NDArray[np.float64]:
         """Each agent's part of Eq. (2), with half of each of its edges; the parts sum to Q."""
         models = self.local_objectives.checked(models)
-        graph = self.problem.graph
+        graph = self.problem.neighbors
         # An edge is seen from both of its ends, hence ¼ and not ½.
         smoothness = 0.25 * disagreements(graph.offsets, graph.neighbors, graph.weights, models)
         return smoothness + self._data_weights * self.local_objectives.values(models)
@@ -44,25 +43,13 @@ class CollaborativeObjective:
         local = self.local_objectives.gradients(models)
         return self._laplacian_product(models) + self._data_weights[:, None] * local
 
-    def block_gradient(self, agent: int, models: NDArray[Any]) -> NDArray[np.float64]:
-        """Eq. (3) for one agent: D_ii (Θ_i + μ c_i ∇ℒ_i(Θ_i)) − Σ_j W_ij Θ_j."""
-        models = self.local_objectives.checked(models)
-        neighbors, weights = self.problem.graph.neighbors_of(agent)
-        degree, pull = self.problem.graph.degrees[agent], self.problem.pulls[agent]
-        local = LocalObjective.of_agent(self.problem, agent).gradient(models[agent])
-        return degree * (models[agent] + pull * local) - weights @ models[neighbors]
-
-    def hessian_product(self, models: NDArray[Any], direction: NDArray[Any]) -> NDArray[np.float64]:
-        """∇²Q(models) · direction, shape (agents, dimension)."""
-        return self.hessian(models).product(self.local_objectives.checked(direction))
-
     def hessian(self, models: NDArray[Any]) -> CollaborativeHessian:
         """∇²Q(models), for many products at the same models."""
         return CollaborativeHessian(self, self.local_objectives.hessians(models))
 
     def _laplacian_product(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
         """(D − W) Θ."""
-        graph = self.problem.graph
+        graph = self.problem.neighbors
         sums = neighbor_sums(graph.offsets, graph.neighbors, graph.weights, models)
         return graph.degrees[:, None] * models - sums
 
@@ -81,5 +68,5 @@ class CollaborativeHessian:
 
     def diagonal(self) -> NDArray[np.float64]:
         objective = self._objective
-        degrees = objective.problem.graph.degrees[:, None]
+        degrees = objective.problem.neighbors.degrees[:, None]
         return degrees + objective._data_weights[:, None] * self._local.diagonals()

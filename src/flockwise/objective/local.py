@@ -1,16 +1,19 @@
-"""Eq. (1): what one agent would minimise on its own, in plain NumPy."""
+"""Eq. (1): what one agent would minimize on its own, in plain NumPy."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.data.samples import Samples
 from flockwise.errors import ObjectiveError
-from flockwise.objective.losses import Loss
-from flockwise.objective.passes import sample_slopes, sample_value
+from flockwise.objective.losses import Loss, sample_slopes, sample_value
+from flockwise.objective.objective import Objective
 from flockwise.objective.problem import Problem
+from flockwise.privacy.grid import clip_rows
 
 
 class LocalObjective:
@@ -29,13 +32,17 @@ class LocalObjective:
 
     @classmethod
     def of_agent(cls, problem: Problem, agent: int) -> LocalObjective:
-        """The local objective of the agent at this position."""
-        features, targets = problem.population.samples(agent)
+        """The local objective of the agent at this position, on the samples as agents exchange them."""
+        features, targets = problem.exchanged.samples(agent)
         return cls(problem.loss, features, targets, problem.l2_penalties[agent])
 
     @property
     def dimension(self) -> int:
         return self.loss.outputs * self.features.shape[1]
+
+    @property
+    def samples(self) -> int:
+        return len(self.targets)
 
     def value(self, model: NDArray[Any]) -> float:
         """ℒ_i(θ)."""
@@ -53,7 +60,7 @@ class LocalObjective:
         """The part of ∇ℒ_i(θ) that no data is in: 2λθ."""
         return 2 * self.l2_penalty * model
 
-    def point_gradients(self, model: NDArray[Any]) -> NDArray[np.float64]:
+    def sample_gradients(self, model: NDArray[Any]) -> NDArray[np.float64]:
         """∇ℓ(θ; x_k, y_k), one row per sample."""
         slopes = self._slopes(model)
         return (slopes[:, :, None] * self.features[:, None, :]).reshape(len(slopes), -1)
@@ -96,3 +103,32 @@ class AnchoredObjective:
     def gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
         """∇ℒ_i(θ)."""
         return model - self.anchor
+
+
+@dataclass(frozen=True)
+class LocalUpdate:
+    """What an agent's update is made of: its local objective, its step size α and its pull μc, Eq. (4)."""
+
+    objective: Any
+    step_size: float
+    pull: float
+
+    @classmethod
+    def of(cls, settings: Objective, samples: Samples) -> LocalUpdate:
+        """For an agent that knows its own samples and the public settings, and no other agent.
+
+        Samples longer than the feature bound are scaled down to it, and with a bound the step size looks at
+        none of them.
+        """
+        if settings.max_samples is None:
+            raise ObjectiveError("max_samples: missing; agents on their own know no other cap on m_i")
+        features, bound = np.asarray(samples.features, np.float64), settings.feature_bound
+        if bound is not None and len(features):
+            features = clip_rows(features, bound, "l2")
+        count = np.array([len(samples.targets)])
+        penalty = float(settings.penalties(count)[0])
+        local = LocalObjective(settings.loss, features, samples.targets, penalty)
+        pull = settings.tradeoff * float(settings.confidences(count, settings.max_samples)[0])
+        public = settings.public_curvature
+        smoothness = local.smoothness if public is None else public + 2 * penalty
+        return cls(local, 1 / (1 + pull * smoothness), pull)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.data.population import Population
 from flockwise.errors import ObjectiveError
-from flockwise.objective.batch_newton import newton_directions
 from flockwise.objective.passes import (
     all_curvatures,
     mean_hessian_diagonals,
@@ -27,20 +27,23 @@ class LocalObjectives:
         problem: Problem,
         agents: NDArray[np.integer] | None = None,
         l2_penalties: NDArray[np.float64] | None = None,
+        population: Population | None = None,
     ) -> None:
+        """population: the problem's own samples, unless others of the same agents are given."""
         self.problem = problem
+        self.population = problem.population if population is None else population
         self.agents = np.arange(problem.n_agents) if agents is None else agents
         # All agents' penalties; those of the problem unless others are given.
         self._all_penalties = problem.l2_penalties if l2_penalties is None else l2_penalties
         self.l2_penalties = self._all_penalties[self.agents]
         # Where these agents' samples begin in the data, and in arrays of their samples alone.
-        self.starts = problem.population.offsets[self.agents]
-        counts = problem.population.sample_counts[self.agents]
+        self.starts = self.population.offsets[self.agents]
+        counts = self.population.sample_counts[self.agents]
         self.places = np.concatenate(([0], np.cumsum(counts)))
 
     def only(self, which: NDArray[np.integer] | slice) -> LocalObjectives:
         """The same for some of these agents, by their positions here."""
-        return LocalObjectives(self.problem, self.agents[which], self._all_penalties)
+        return LocalObjectives(self.problem, self.agents[which], self._all_penalties, self.population)
 
     def zeros(self) -> NDArray[np.float64]:
         """A model of zeros for each agent."""
@@ -75,7 +78,7 @@ class LocalObjectives:
 
     @property
     def _samples(self) -> tuple[Any, Any, Any]:
-        return self.problem.loss, self.problem.population.features, self.problem.population.targets
+        return self.problem.loss, self.population.features, self.population.targets
 
     def _blocks(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
         return models.reshape(len(models), self.problem.loss.outputs, -1)
@@ -85,36 +88,22 @@ class LocalHessians:
     """The Hessians of the ℒ_k at given models, never formed: one small matrix per sample is kept."""
 
     def __init__(self, objectives: LocalObjectives, curvatures: NDArray[np.float64]) -> None:
-        self._features = objectives.problem.population.features
-        self._starts = objectives.starts
-        self._places = objectives.places
-        self._curvatures = curvatures
-        self._penalties = objectives.l2_penalties
+        self.features = objectives.population.features
+        self.starts = objectives.starts
+        self.places = objectives.places
+        self.curvatures = curvatures
+        self.penalties = objectives.l2_penalties
 
     def products(self, directions: NDArray[np.float64]) -> NDArray[np.float64]:
         """∇²ℒ_k · direction_k, shape (agents, dimension)."""
-        blocks = self._blocks(directions)
-        products = mean_hessian_products(self._features, self._starts, self._places, self._curvatures, blocks)
-        return products.reshape(directions.shape) + 2 * self._penalties[:, None] * directions
+        blocks = self.blocks(directions)
+        products = mean_hessian_products(self.features, self.starts, self.places, self.curvatures, blocks)
+        return products.reshape(directions.shape) + 2 * self.penalties[:, None] * directions
 
     def diagonals(self) -> NDArray[np.float64]:
         """The diagonals of ∇²ℒ_k, shape (agents, dimension)."""
-        blocks = mean_hessian_diagonals(self._features, self._starts, self._places, self._curvatures)
-        return blocks.reshape(len(blocks), -1) + 2 * self._penalties[:, None]
+        blocks = mean_hessian_diagonals(self.features, self.starts, self.places, self.curvatures)
+        return blocks.reshape(len(blocks), -1) + 2 * self.penalties[:, None]
 
-    def newton_directions(
-        self, gradients: NDArray[np.float64], goals: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """−(∇²ℒ_k)⁻¹ gradient_k, until the k-th residual's norm is at most goals[k]."""
-        return newton_directions(
-            self._features,
-            self._starts,
-            self._places,
-            self._curvatures,
-            self._penalties,
-            self._blocks(gradients),
-            goals,
-        ).reshape(gradients.shape)
-
-    def _blocks(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.ascontiguousarray(vectors).reshape(len(vectors), self._curvatures.shape[1], -1)
+    def blocks(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.ascontiguousarray(vectors).reshape(len(vectors), self.curvatures.shape[1], -1)

@@ -1,8 +1,8 @@
 """Losses ℓ(θ; x, y) = φ(scores, y) of linear scores: value, slope, smoothness and gradient bound together.
 
 A loss is a NamedTuple: its fields are its parameters, its methods are plain Python that the
-reference engine calls as they are and the numba kernels compile as they are. A new loss is one
-such class; nothing has to be registered.
+reference engine calls as they are and the compiled kernels compile as they are. A new loss is one
+such class, registered so that a configuration can name it.
 
 With one score s = θᵀx per sample a loss has `value(score, target)` and `slope(score, target)`,
 the derivative φ'(s, y); the gradient is φ'(s, y)·x. With several scores (softmax) the model is
@@ -13,17 +13,16 @@ one derivative per score; the gradient is their outer product with x.
 from __future__ import annotations
 
 import math
-from types import FunctionType
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numba import types
-from numba.extending import overload, register_jitable
+from annotated_types import Ge
 from numpy.typing import NDArray
 
+from flockwise.checks import Allowed, Positive
 from flockwise.errors import ObjectiveError
-from flockwise.objective.sigmoid import sigmoid
 from flockwise.privacy.mechanisms import Norm
+from flockwise.registry import Registry
 
 
 @runtime_checkable
@@ -58,53 +57,83 @@ class Loss(Protocol):
         ...
 
     @property
-    def metric(self) -> Literal["accuracy", "rmse"]:
-        """How its predictions are judged."""
+    def metric(self) -> str:
+        """How its predictions are judged: accuracy or rmse."""
         ...
 
 
+LOSSES: Registry[type[Any]] = Registry("loss", ObjectiveError)
+
+
+def sigmoid(x: float) -> float:
+    """1 / (1 + exp(−x)); the kernels have arithmetic of their own for it (flockwise.objective.compiled)."""
+    # The exponent is never positive, so nothing overflows.
+    shrunk = math.exp(-abs(x))
+    return (1.0 if x > 0 else shrunk) / (1.0 + shrunk)
+
+
+def _signs(self: Any, scores: NDArray[Any]) -> NDArray[Any]:
+    return np.where(scores[:, 0] >= 0, 1, -1).astype(scores.dtype)
+
+
+def _are_signs(self: Any, targets: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.abs(targets) == 1
+
+
+def _two_probabilities(self: Any, scores: NDArray[Any]) -> NDArray[np.float64]:
+    """Of −1 and of +1."""
+    positive = 0.5 * (1 + np.tanh(0.5 * scores[:, 0].astype(np.float64)))
+    return np.column_stack([1 - positive, positive])
+
+
+def _first_score(self: Any, scores: NDArray[Any]) -> NDArray[Any]:
+    return scores[:, 0]
+
+
+def _are_finite(self: Any, targets: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.isfinite(targets)
+
+
+@LOSSES.register
 class Logistic(NamedTuple):
     """log(1 + exp(−y·s)) for labels y in {−1, +1}."""
 
+    name = "logistic"
+    outputs = 1
+    curvature = 0.25
+    metric = "accuracy"
+    expects = "-1 or +1"
+    predict = _signs
+    probabilities = _two_probabilities
+    valid_targets = _are_signs
+
     def value(self, score: float, target: float) -> float:
         margin = target * score
-        # The exponent is never positive, so that nothing overflows.
+        # The exponent is never positive, so nothing overflows.
         return math.log1p(math.exp(-abs(margin))) - min(margin, 0.0)
 
     def slope(self, score: float, target: float) -> float:
         return -target * sigmoid(-target * score)
 
-    @property
-    def outputs(self) -> int:
-        return 1
-
-    @property
-    def curvature(self) -> float:
-        return 0.25
-
     def slope_bound(self, norm: Norm) -> float:
         return 1.0
 
-    def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
-        return np.where(scores[:, 0] >= 0, 1, -1).astype(scores.dtype)
 
-    def valid_targets(self, targets: NDArray[Any]) -> NDArray[np.bool_]:
-        return np.abs(targets) == 1
-
-    @property
-    def expects(self) -> str:
-        return "-1 or +1"
-
-    @property
-    def metric(self) -> Literal["accuracy", "rmse"]:
-        return "accuracy"
-
-
+@LOSSES.register
 class CappedLogistic(NamedTuple):
     """The logistic loss, continued as the line log(2) − y·s/2 on the wrong side of the separator.
 
-    It stays convex, and one point's slope is at most ½: half the noise of the logistic loss.
+    It stays convex, and one sample's slope is at most ½: half the noise of the logistic loss.
     """
+
+    name = "capped_logistic"
+    outputs = 1
+    curvature = 0.25
+    metric = "accuracy"
+    expects = "-1 or +1"
+    predict = _signs
+    probabilities = _two_probabilities
+    valid_targets = _are_signs
 
     def value(self, score: float, target: float) -> float:
         margin = target * score
@@ -113,36 +142,18 @@ class CappedLogistic(NamedTuple):
     def slope(self, score: float, target: float) -> float:
         return -target * min(sigmoid(-target * score), 0.5)
 
-    @property
-    def outputs(self) -> int:
-        return 1
-
-    @property
-    def curvature(self) -> float:
-        return 0.25
-
     def slope_bound(self, norm: Norm) -> float:
         return 0.5
 
-    def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
-        return np.where(scores[:, 0] >= 0, 1, -1).astype(scores.dtype)
 
-    def valid_targets(self, targets: NDArray[Any]) -> NDArray[np.bool_]:
-        return np.abs(targets) == 1
-
-    @property
-    def expects(self) -> str:
-        return "-1 or +1"
-
-    @property
-    def metric(self) -> Literal["accuracy", "rmse"]:
-        return "accuracy"
-
-
+@LOSSES.register
 class Softmax(NamedTuple):
     """Multi-class cross-entropy −log softmax(s)_y for labels y in {0, …, classes − 1}."""
 
-    classes: int
+    classes: Annotated[int, Ge(2), Allowed("a whole number from 2 on")]
+    name = "softmax"
+    curvature = 0.5
+    metric = "accuracy"
 
     def value_of_scores(self, scores: NDArray[Any], target: float) -> float:
         top = scores.max()
@@ -165,15 +176,15 @@ class Softmax(NamedTuple):
     def outputs(self) -> int:
         return self.classes
 
-    @property
-    def curvature(self) -> float:
-        return 0.5
-
     def slope_bound(self, norm: Norm) -> float:
         return 2.0 if norm == "l1" else math.sqrt(2.0)
 
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
         return scores.argmax(axis=1).astype(scores.dtype)
+
+    def probabilities(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+        powers = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
 
     def valid_targets(self, targets: NDArray[Any]) -> NDArray[np.bool_]:
         return (targets == np.floor(targets)) & (targets >= 0) & (targets < self.classes)
@@ -182,13 +193,18 @@ class Softmax(NamedTuple):
     def expects(self) -> str:
         return f"a whole number from 0 to {self.classes - 1}"
 
-    @property
-    def metric(self) -> Literal["accuracy", "rmse"]:
-        return "accuracy"
 
-
+@LOSSES.register
 class Quadratic(NamedTuple):
     """(s − y)², as in the paper: no factor ½."""
+
+    name = "quadratic"
+    outputs = 1
+    curvature = 2.0
+    metric = "rmse"
+    expects = "a finite number"
+    predict = _first_score
+    valid_targets = _are_finite
 
     def value(self, score: float, target: float) -> float:
         return (score - target) ** 2
@@ -196,36 +212,26 @@ class Quadratic(NamedTuple):
     def slope(self, score: float, target: float) -> float:
         return 2 * (score - target)
 
-    @property
-    def outputs(self) -> int:
-        return 1
-
-    @property
-    def curvature(self) -> float:
-        return 2.0
-
     def slope_bound(self, norm: Norm) -> float:
         return math.inf
 
-    def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
-        return scores[:, 0]
-
-    def valid_targets(self, targets: NDArray[Any]) -> NDArray[np.bool_]:
-        return np.isfinite(targets)
-
-    @property
-    def expects(self) -> str:
-        return "a finite number"
-
-    @property
-    def metric(self) -> Literal["accuracy", "rmse"]:
-        return "rmse"
+    def bounded(self, width: float) -> Huber:
+        """The same up to residuals of this width, with a bounded slope beyond."""
+        return Huber(width)
 
 
+@LOSSES.register
 class Huber(NamedTuple):
     """(s − y)² up to `width`, then 2·width·|s − y| − width²: the quadratic loss with a bounded slope."""
 
-    width: float = 1.0
+    width: Positive = 1.0
+    name = "huber"
+    outputs = 1
+    curvature = 2.0
+    metric = "rmse"
+    expects = "a finite number"
+    predict = _first_score
+    valid_targets = _are_finite
 
     def value(self, score: float, target: float) -> float:
         residual = abs(score - target)
@@ -236,34 +242,58 @@ class Huber(NamedTuple):
     def slope(self, score: float, target: float) -> float:
         return 2 * min(max(score - target, -self.width), self.width)
 
-    @property
-    def outputs(self) -> int:
-        return 1
-
-    @property
-    def curvature(self) -> float:
-        return 2.0
-
     def slope_bound(self, norm: Norm) -> float:
         return 2 * self.width
 
-    def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
-        return scores[:, 0]
-
-    def valid_targets(self, targets: NDArray[Any]) -> NDArray[np.bool_]:
-        return np.isfinite(targets)
-
     @property
-    def expects(self) -> str:
-        return "a finite number"
+    def largest_residual(self) -> float:
+        """Beyond it the slope is at its bound: a target farther away makes no difference any more."""
+        return self.width
 
-    @property
-    def metric(self) -> Literal["accuracy", "rmse"]:
-        return "rmse"
+
+def check_loss(loss: Any) -> None:
+    """Refuse what cannot be compiled, compared or trained."""
+    if not isinstance(loss, Loss):
+        raise ObjectiveError(f"loss must be a loss such as Logistic(), got {loss!r}")
+    if not (isinstance(loss, tuple) and hasattr(loss, "_fields")):
+        raise ObjectiveError(
+            f"loss must be a NamedTuple, so that it can be compiled and compared, got a "
+            f"{type(loss).__name__}; write class {type(loss).__name__}(NamedTuple)"
+        )
+    needed = ("value", "slope") if loss.outputs == 1 else ("value_of_scores", "slopes")
+    missing = [name for name in needed if not hasattr(loss, name)]
+    if missing:
+        raise ObjectiveError(f"a loss with {loss.outputs} output(s) needs {missing[0]}; {loss!r} has none")
+    if loss.outputs < 1 or not loss.curvature > 0 or not loss.slope_bound("l2") > 0:
+        raise ObjectiveError(f"{loss!r}: outputs, curvature and slope bound must be positive")
+
+
+def loss_name(loss: Any) -> str:
+    """What a configuration calls it; the name of its class if it was never registered."""
+    return getattr(loss, "name", type(loss).__name__)
+
+
+def loss_to_json(loss: Any) -> dict[str, Any]:
+    """A loss as plain values: {"name": "huber", "width": 1.0}."""
+    values = {name: getattr(loss, name) for name in loss._fields}
+    return {"name": loss_name(loss)} | {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()
+    }
+
+
+def loss_from_json(document: dict[str, Any]) -> Loss:
+    """What loss_to_json wrote; a loss that is not registered has to be given again."""
+    fields = dict(document)
+    return LOSSES[fields.pop("name")](**fields)
+
+
+def has_two_classes(loss: Loss) -> bool:
+    """Whether it separates −1 from +1 by one score."""
+    return loss.metric == "accuracy" and loss.outputs == 1
 
 
 def gradient_bound(loss: Loss, feature_bound: float, norm: Norm) -> float:
-    """L₀: the largest norm of one point's gradient when every ‖x‖ in that norm is at most `feature_bound`.
+    """L₀: the largest norm of one sample's gradient when every ‖x‖ in that norm is at most `feature_bound`.
 
     This is what Theorem 1 needs for its noise; "Lipschitz with respect to the L1 norm", as
     printed there, would bound the max norm instead.
@@ -276,70 +306,16 @@ def public_smoothness(loss: Loss, feature_bound: float) -> float:
     return loss.curvature * feature_bound**2
 
 
-LOSS_NAMES = ("logistic", "capped_logistic", "softmax", "quadratic", "huber")
-
-
-def loss_by_name(name: str, *, classes: int = 2, width: float = 1.0) -> Loss:
-    """The loss that a configuration file names."""
-    match name:
-        case "logistic":
-            return Logistic()
-        case "capped_logistic":
-            return CappedLogistic()
-        case "softmax":
-            return Softmax(classes)
-        case "quadratic":
-            return Quadratic()
-        case "huber":
-            return Huber(width)
-    raise ObjectiveError(f"loss must be one of {', '.join(LOSS_NAMES)}, got loss={name!r}")
-
-
-# From here on: how the numba kernels call a loss. Each function below is plain Python, and the
-# overload beneath it tells numba to compile the method of the loss's own class instead.
-
-
-def loss_value(loss: Any, score: float, target: float) -> float:
-    return loss.value(score, target)
-
-
-def loss_slope(loss: Any, score: float, target: float) -> float:
-    return loss.slope(score, target)
-
-
-def loss_value_of_scores(loss: Any, scores: NDArray[Any], target: float) -> float:
+def sample_value(loss: Any, scores: NDArray[Any], target: float) -> float:
+    """φ(scores, target), for losses of one score and of several alike."""
+    if hasattr(loss, "value"):
+        return loss.value(scores[0], target)
     return loss.value_of_scores(scores, target)
 
 
-def loss_slopes(loss: Any, scores: NDArray[Any], target: float, out: NDArray[Any]) -> None:
-    loss.slopes(scores, target, out)
-
-
-def _method_of(loss_type: types.Type, name: str) -> Any:
-    """The method of the loss's class as something numba can call: a copy without annotations."""
-    function = getattr(getattr(loss_type, "instance_class", None), name)
-    return register_jitable(FunctionType(function.__code__, function.__globals__, name))
-
-
-@overload(loss_value)
-def _compile_value(loss, score, target):  # noqa: ANN001, ANN202
-    method = _method_of(loss, "value")
-    return lambda loss, score, target: method(loss, score, target)
-
-
-@overload(loss_slope)
-def _compile_slope(loss, score, target):  # noqa: ANN001, ANN202
-    method = _method_of(loss, "slope")
-    return lambda loss, score, target: method(loss, score, target)
-
-
-@overload(loss_value_of_scores)
-def _compile_value_of_scores(loss, scores, target):  # noqa: ANN001, ANN202
-    method = _method_of(loss, "value_of_scores")
-    return lambda loss, scores, target: method(loss, scores, target)
-
-
-@overload(loss_slopes)
-def _compile_slopes(loss, scores, target, out):  # noqa: ANN001, ANN202
-    method = _method_of(loss, "slopes")
-    return lambda loss, scores, target, out: method(loss, scores, target, out)
+def sample_slopes(loss: Any, scores: NDArray[Any], target: float, out: NDArray[Any]) -> None:
+    """The derivatives of φ in the scores, for losses of one score and of several alike."""
+    if hasattr(loss, "slope"):
+        out[0] = loss.slope(scores[0], target)
+    else:
+        loss.slopes(scores, target, out)

@@ -10,14 +10,10 @@ after someone edits the loss.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit, prange
-from numba.extending import overload
-from numpy.typing import NDArray
 
-from flockwise.objective.losses import loss_slope, loss_slopes, loss_value, loss_value_of_scores
+from flockwise.objective.compiled import sample_slopes, sample_value
 
 # Lets the compiler add in several lanes. Nothing here is clipped or compared, so no guard is lost.
 FREE_ORDER = {"reassoc", "contract", "nsz"}
@@ -38,39 +34,6 @@ def dot(left, right):
 def add_scaled(factor, source, target):
     for j in range(source.shape[0]):
         target[j] += factor * source[j]
-
-
-def sample_value(loss: Any, scores: NDArray[Any], target: float) -> float:
-    """φ(scores, target), for losses of one score and of several alike."""
-    if hasattr(loss, "value"):
-        return loss.value(scores[0], target)
-    return loss.value_of_scores(scores, target)
-
-
-def sample_slopes(loss: Any, scores: NDArray[Any], target: float, out: NDArray[Any]) -> None:
-    """The derivatives of φ in the scores, for losses of one score and of several alike."""
-    if hasattr(loss, "slope"):
-        out[0] = loss.slope(scores[0], target)
-    else:
-        loss.slopes(scores, target, out)
-
-
-@overload(sample_value)
-def _compile_sample_value(loss, scores, target):
-    if hasattr(loss.instance_class, "value"):
-        return lambda loss, scores, target: loss_value(loss, scores[0], target)
-    return lambda loss, scores, target: loss_value_of_scores(loss, scores, target)
-
-
-@overload(sample_slopes)
-def _compile_sample_slopes(loss, scores, target, out):
-    if hasattr(loss.instance_class, "slope"):
-
-        def one_slope(loss, scores, target, out):
-            out[0] = loss_slope(loss, scores[0], target)
-
-        return one_slope
-    return lambda loss, scores, target, out: loss_slopes(loss, scores, target, out)
 
 
 # One agent. `features` and `targets` are its own samples; `model` has shape (outputs, features).

@@ -32,12 +32,16 @@ class PropagationObjective:
         self._data_weights = tradeoff * graph.degrees * self.confidences
 
     def value(self, models: NDArray[Any]) -> float:
+        return float(self.agent_values(models).sum())
+
+    def agent_values(self, models: NDArray[Any]) -> NDArray[np.float64]:
+        """Each agent's part, with half of each of its edges."""
         models = self._checked(models)
         # An edge is seen from both of its ends, hence ¼ and not ½.
         graph = self.graph
         smoothness = 0.25 * disagreements(graph.offsets, graph.neighbors, graph.weights, models)
         distances = ((models - self.anchors) ** 2).sum(axis=1)
-        return float((smoothness + 0.5 * self._data_weights * distances).sum())
+        return smoothness + 0.5 * self._data_weights * distances
 
     def gradient(self, models: NDArray[Any]) -> NDArray[np.float64]:
         models = self._checked(models)

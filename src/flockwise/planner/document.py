@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from flockwise.planner.expectation import Expectation
-from flockwise.planner.plan import Plan
+from flockwise.planner.recommendation import Recommendation
 from flockwise.planner.twins import TWINS_PER_SHARE
 from flockwise.planner.words import advice
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.guarantee import spans
 
 
-def document(plan: Plan) -> dict[str, Any]:
+def document(plan: Recommendation) -> dict[str, Any]:
     """Numbers and words; ε and δ as the least and the largest over agents."""
     facts = plan.facts
     epsilon, delta = spans([facts.budgets] if isinstance(facts.budgets, Budget) else facts.budgets)
     return {
         "agents": facts.n_agents,
         "simulated_agents": plan.simulated_agents,
-        "dimension": facts.loss.outputs * facts.n_features,
+        "dimension": facts.objective.loss.outputs * facts.n_features,
         "epsilon": epsilon,
         "delta": delta,
-        "metric": facts.loss.metric,
+        "metric": facts.objective.loss.metric,
         "twins": TWINS_PER_SHARE * len(plan.shares),
         "shares_along_graph": plan.shares,
-        "leaks": facts.leaks,
+        "not_covered": facts.not_covered,
         "local": plan.local,
         "candidates": [_row(expected) for expected in plan.expectations],
         "chosen": None if plan.chosen is None else plan.chosen.words,
@@ -38,7 +38,7 @@ def _row(expected: Expectation) -> dict[str, Any]:
     return {
         "candidate": candidate.words,
         "method": candidate.method.name,
-        "updates": candidate.updates,
+        "updates": candidate.stops.get("updates"),
         "tradeoff": candidate.tradeoff,
         "released": None if candidate.sends_nothing else expected.mean("released"),
         "own": expected.mean("own"),

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.method import Local
-from flockwise.planner.candidates import Candidate
+from flockwise.method import Candidate
 from flockwise.planner.outcome import outcome
 from flockwise.planner.twins import Twin
 from flockwise.results.metrics import agent_metrics, mean_metric
+from flockwise.solve import solve_local_models
 
 
 class Trial(NamedTuple):
@@ -50,7 +50,7 @@ def trial(candidate: Candidate, twin: Twin, local: float) -> Trial:
 
 def local_metric(twin: Twin) -> float:
     """Of the models that agents learn alone."""
-    return _metric(twin, Local().solve(twin.problem))
+    return _metric(twin, solve_local_models(twin.problem))
 
 
 def _metric(twin: Twin, models: NDArray[Any]) -> float:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.data import Population
+from flockwise.method import PublicFacts
 from flockwise.objective import Problem
-from flockwise.planner.facts import PublicFacts
+from flockwise.planner.facts import problem_with
 from flockwise.planner.field import SmoothField
 
 # How much of a model's power varies along the graph; the rest is the agent's own.
@@ -34,7 +35,7 @@ class Twin(NamedTuple):
 
 def plausible_shares(facts: PublicFacts, field: SmoothField) -> tuple[float, ...]:
     """Of all shares, those that the graph does not speak against: edges at random promise nothing."""
-    is_random = facts.graph.source.kind == "random" or not field.has_structure
+    is_random = facts.graph is None or facts.graph.source.kind == "random" or not field.has_structure
     return (0.0,) if is_random else SHARES
 
 
@@ -47,14 +48,14 @@ def twins(facts: PublicFacts, field: SmoothField, shares: tuple[float, ...]) -> 
 
 def _twin(facts: PublicFacts, field: SmoothField, share: float, seed: int) -> Twin:
     generator = np.random.default_rng([seed, round(100 * share)])
-    dimension = facts.loss.outputs * facts.n_features
+    dimension = facts.objective.loss.outputs * facts.n_features
     along, own = field.draw(dimension, generator), generator.standard_normal((facts.n_agents, dimension))
     models = np.sqrt(share) * along + np.sqrt(1 - share) * own
     # Everyone's scores vary alike: a longer model would be an easier task.
-    models /= np.linalg.norm(models, axis=1, keepdims=True) / np.sqrt(facts.loss.outputs)
+    models /= np.linalg.norm(models, axis=1, keepdims=True) / np.sqrt(facts.objective.loss.outputs)
     population = _samples(facts, models, facts.sample_counts, generator)
     test = _samples(facts, models, np.full(facts.n_agents, TEST_SAMPLES), generator)
-    return Twin(facts.problem(population), test, share, seed)
+    return Twin(problem_with(facts, population), test, share, seed)
 
 
 def _samples(
@@ -67,18 +68,18 @@ def _samples(
     features = _features(facts, int(offsets[-1]), generator)
     # Of scores of a model of length 1; a coordinate has variance E‖x‖²/p.
     spread = np.sqrt(np.mean(features**2)) if features.size else 1.0
-    blocks = models.reshape(len(models), facts.loss.outputs, -1)
+    blocks = models.reshape(len(models), facts.objective.loss.outputs, -1)
     scores = np.einsum("kf,kof->ko", features, np.repeat(blocks, counts, axis=0)) / spread
     return Population.packed(features, _targets(facts, scores, generator), offsets)
 
 
 def _features(facts: PublicFacts, count: int, generator: np.random.Generator) -> NDArray[np.float64]:
     """Uniform in [−1, 1]^p, or of lengths from half the bound to the bound in all directions alike."""
-    if facts.feature_bound is None:
+    if facts.objective.feature_bound is None:
         return generator.uniform(-1, 1, (count, facts.n_features))
     directions = generator.standard_normal((count, facts.n_features))
     # Rounding must not carry a sample beyond the bound.
-    lengths = facts.feature_bound * generator.uniform(0.5, 0.999, (count, 1))
+    lengths = facts.objective.feature_bound * generator.uniform(0.5, 0.999, (count, 1))
     return directions * (lengths / np.linalg.norm(directions, axis=1, keepdims=True))
 
 
@@ -86,10 +87,10 @@ def _targets(
     facts: PublicFacts, scores: NDArray[np.float64], generator: np.random.Generator
 ) -> NDArray[np.float64]:
     """By the loss's own law, P(y) ∝ exp(−ℓ): labels by the logistic law, numbers with normal errors."""
-    if facts.loss.metric == "rmse":
+    if facts.objective.loss.metric == "rmse":
         # As much of a number is explained by the model as is not.
         return (facts.residual_scale or 1.0) * (scores[:, 0] + generator.standard_normal(len(scores)))
-    if facts.loss.outputs == 1:
+    if facts.objective.loss.outputs == 1:
         errors = generator.logistic(size=len(scores))
         return np.where(SCORE_SPREAD * scores[:, 0] + errors >= 0, 1.0, -1.0)
     # The largest of scores with Gumbel errors follows the softmax law.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flockwise.planner.facts import PublicFacts
-from flockwise.planner.plan import Plan
+from flockwise.method import PublicFacts
+from flockwise.planner.recommendation import Recommendation
 from flockwise.planner.twins import TWINS_PER_SHARE
 
 
-def advice(plan: Plan) -> str:
+def advice(plan: Recommendation) -> str:
     """What to do, and why."""
     best = plan.best
     if best is None:
@@ -30,9 +30,9 @@ def advice(plan: Plan) -> str:
     return f"Keep your local models: {why}. The best private candidate is {expected}."
 
 
-def basis(plan: Plan) -> Iterator[str]:
+def basis(plan: Recommendation) -> Iterator[str]:
     """What the numbers rest on, a line each."""
-    made_from_data = "" if plan.facts.leaks else "; no feature and no target was looked at"
+    made_from_data = "" if plan.facts.not_covered else "; no feature and no target was looked at"
     yield (
         f"Expected from {TWINS_PER_SHARE * len(plan.shares)} generated twins with the same sample counts, "
         f"dimension, graph, loss and budgets{made_from_data}."
@@ -42,13 +42,13 @@ def basis(plan: Plan) -> Iterator[str]:
     if plan.simulated_agents < plan.facts.n_agents:
         yield (
             f"A twin has {plan.simulated_agents} of the {plan.facts.n_agents:,} agents and the edges between "
-            "them; a larger network smooths more noise away, so that this usually promises too little."
+            "them; a larger network smooths more noise away, so this usually promises too little."
         )
-    for leak in plan.facts.leaks:
-        yield f"NOT public, so that neither is this plan: {leak}."
+    for leak in plan.facts.not_covered:
+        yield f"NOT public, so neither is this plan: {leak}."
 
 
-def _by_share(plan: Plan) -> str:
+def _by_share(plan: Recommendation) -> str:
     """The gain where the graph is right, half right, and wrong."""
     assert plan.best is not None
     gains = plan.best.gains.items()
@@ -58,6 +58,6 @@ def _by_share(plan: Plan) -> str:
 
 
 def _missing(facts: PublicFacts) -> str:
-    if facts.feature_bound is None:
+    if facts.objective.feature_bound is None:
         return "give a feature_bound, a public bound on the length of every sample"
     return "give a bound on gradients (clip_norm), or take a loss that has one"

@@ -1,27 +1,25 @@
-"""Differential privacy on its own: imports nothing of Flockwise but errors and randomness."""
+"""Differential privacy on its own: imports nothing of Flockwise but errors, randomness and the registry."""
 
-from flockwise.privacy.accounting import ACCOUNTANTS, Accountant, accountant_by_name, calibrate
-from flockwise.privacy.budget import Budget, default_delta
-from flockwise.privacy.filters import GdpFilter, PureFilter, ZcdpFilter, filter_from_json
+from flockwise.privacy.accounting import ACCOUNTANTS, Accountant, calibrate
+from flockwise.privacy.budget import Budget, Budgets, default_delta
 from flockwise.privacy.guarantee import Guarantee
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
+from flockwise.privacy.mechanisms import MECHANISMS, Gaussian, KNorm, Laplace, Mechanism
+from flockwise.privacy.origin import Origin
 from flockwise.privacy.plan import Plan
 
 __all__ = [
     "ACCOUNTANTS",
+    "MECHANISMS",
     "Accountant",
     "Budget",
+    "Budgets",
     "Gaussian",
-    "GdpFilter",
     "Guarantee",
     "KNorm",
     "Laplace",
     "Mechanism",
+    "Origin",
     "Plan",
-    "PureFilter",
-    "ZcdpFilter",
-    "accountant_by_name",
     "calibrate",
     "default_delta",
-    "filter_from_json",
 ]

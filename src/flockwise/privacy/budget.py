@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from flockwise.errors import PrivacyError
 
@@ -20,6 +22,15 @@ class Budget:
             raise PrivacyError(f"epsilon must be positive and finite, got epsilon={self.epsilon!r}")
         if not 0 <= self.delta < 1:
             raise PrivacyError(f"delta must be from 0 to below 1, got delta={self.delta!r}")
+
+
+# One for all agents, or one each.
+Budgets: TypeAlias = Budget | Sequence[Budget]
+
+
+def least_delta(budgets: Budgets) -> float:
+    """0 if any agent allows no δ."""
+    return budgets.delta if isinstance(budgets, Budget) else min(budget.delta for budget in budgets)
 
 
 def default_delta(max_samples: int) -> float:

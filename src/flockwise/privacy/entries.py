@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from flockwise.privacy.mechanisms import Mechanism, events_from_json, events_to_json
+from flockwise.privacy.mechanisms import Mechanism, event_from_json, event_to_json
 
 CHAIN_BEGINS: Final = b"flockwise ledger 1"
 
@@ -61,14 +61,14 @@ class Account:
     """Whose ledger it is, what it may spend, and where its chain ends."""
 
     agent: str
-    policy: str | None
+    plan: str | None
     n_entries: int
     seal: bytes
 
     @classmethod
-    def opened(cls, agent: str, policy: str | None) -> Account:
+    def opened(cls, agent: str, plan: str | None) -> Account:
         """An account without entries. Its seal covers what was granted: under another grant no entry fits."""
-        return cls(agent, policy, 0, _seal(CHAIN_BEGINS, agent, policy))
+        return cls(agent, plan, 0, _seal(CHAIN_BEGINS, agent, plan))
 
     def after(self, row: Row) -> Account:
         return dataclasses.replace(self, n_entries=row.number, seal=row.seal)
@@ -76,7 +76,7 @@ class Account:
 
 def problems(account: Account, rows: Iterable[Row]) -> Iterator[str]:
     """Everything that does not fit, in plain words; nothing for a ledger that is as it was written."""
-    seal = Account.opened(account.agent, account.policy).seal
+    seal = Account.opened(account.agent, account.plan).seal
     number = 0
     for row in rows:
         if row.number != number + 1:
@@ -101,9 +101,8 @@ def _seal(previous: bytes, *fields: int | str | bytes | None) -> bytes:
 
 
 def _event_text(event: Mechanism) -> str:
-    return json.dumps(events_to_json([event]))
+    return json.dumps(event_to_json(event))
 
 
 def _event(text: str) -> Mechanism:
-    (event,) = events_from_json(json.loads(text))
-    return event
+    return event_from_json(json.loads(text))

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Final
 
 from flockwise.privacy.budget import Budget
+from flockwise.privacy.origin import Origin, Spans
 from flockwise.privacy.plan import Plan
 
-NOT_PRIVATE = "not differentially private"
+NOT_PRIVATE: Final = "not differentially private"
 
-USUALLY_PUBLIC = (
+THE_START: Final = "the start"
+USUALLY_PUBLIC: Final = (
     "how many samples each agent has (m_i), and the cap on it",
     "every agent's budget and plan",
     "the graph and its weights (W)",
     "which features and labels there are, and their range",
     "the hyper-parameters: loss, penalty, trade-off, clipping bound, number of updates",
-    "the start",
+    THE_START,
 )
+EVERYONE_ELSE: Final = "Whoever sees every message of an agent, all others colluding,"
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What every report has to say beside its numbers.
+    """What every report has to say beside its numbers; made by `Guarantee.of` alone.
 
-    epsilon, delta: the least and the largest budget over agents. leaks: what was derived from private
-    data outside the mechanism. enforced: whether the sensitivity holds for any data, by clipping or by
-    the loss itself. simulated: whether the noise is pseudo-random. noise_multiplier: standard deviation
-    of the first release's noise over its sensitivity, for the least budget; real_multiplier: the same for
-    a real agent, which draws integers.
+    epsilon, delta: the least and the largest total over agents. not_covered: what was derived from private
+    data outside the mechanism, or may have been. declared: whose word the sensitivity is, where a part comes
+    from another package. against: who learns almost nothing. simulated: whether the noise is pseudo-random.
+    noise_multiplier: standard deviation of the first release's noise over its sensitivity, for the least
+    budget; real_multiplier: the same for a real agent, which draws integers.
     """
 
     mechanism: str
@@ -37,8 +40,10 @@ class Guarantee:
     epsilon: tuple[float, float]
     delta: tuple[float, float]
     public: tuple[str, ...] = USUALLY_PUBLIC
-    leaks: tuple[str, ...] = ()
-    enforced: bool = True
+    not_covered: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    released_before: tuple[str, ...] = ()
+    against: str = EVERYONE_ELSE
     simulated: bool = True
     neighboring: str = "one sample of one agent is replaced by any other"
     noise_multiplier: float | None = None
@@ -47,95 +52,122 @@ class Guarantee:
     @classmethod
     def of(
         cls,
-        plans: Sequence[Plan],
+        budgets: Iterable[Budget],
         *,
-        public: Sequence[str] = USUALLY_PUBLIC,
-        leaks: Sequence[str] = (),
-        enforced: bool = True,
+        mechanism: str,
+        accountant: str,
+        plan: Plan | None = None,
+        dimension: int = 1,
+        origins: Iterable[Origin] = (),
+        declared: Iterable[str] = (),
+        public: tuple[str, ...] = USUALLY_PUBLIC,
         simulated: bool = True,
-    ) -> Self:
-        """What these plans, one per agent, guarantee together: each agent is protected by its own."""
-        epsilon, delta = spans(plan.budget for plan in plans)
-        mechanisms = {_words(event.name) for plan in set(plans) for event in set(plan.events)}
+    ) -> Guarantee:
+        """What agents with these budgets guarantee: each is protected by its own.
+
+        mechanism: in words. plan: that of the least budget, whose noise is stated. origins: of all that the
+        run took as given; what an earlier run released is added to the total.
+        """
+        known = tuple(origins)
+        spent = [spans(budgets), *(origin.spent for origin in known if origin.spent is not None)]
+        first = None if plan is None else plan.event(1, 1.0, dimension, 2.0**-20 if plan.on_grid else None)
         return cls(
-            mechanism=" and ".join(sorted(mechanisms)),
-            accountant=" and ".join(sorted({plan.accountant_name for plan in plans})),
-            epsilon=epsilon,
-            delta=delta,
-            public=tuple(public),
-            leaks=tuple(leaks),
-            enforced=enforced,
+            mechanism=mechanism,
+            accountant=accountant,
+            epsilon=_added(epsilon for epsilon, _ in spent),
+            delta=_added(delta for _, delta in spent),
+            public=public,
+            not_covered=tuple(dict.fromkeys(origin.words for origin in known if not origin.is_covered)),
+            declared=tuple(dict.fromkeys(declared)),
+            released_before=tuple(origin.what for origin in known if origin.status == "released"),
             simulated=simulated,
+            noise_multiplier=None if first is None else first.noise_std,
+            real_multiplier=_real_multiplier(plan, dimension),
         )
 
     @property
     def is_private(self) -> bool:
         """Whether the stated (ε, δ) covers everything that leaves the agents."""
-        return self.enforced and not self.leaks
+        return not self.not_covered
+
+    @property
+    def spent(self) -> Spans:
+        return self.epsilon, self.delta
 
     @property
     def label(self) -> str:
         """One line."""
-        if not self.enforced:
-            return f"{NOT_PRIVATE}: the sensitivity is not enforced"
         label = (
-            f"({self._parameters}) differentially private, {self.mechanism}, accounted by {self.accountant}"
+            f"({self.parameters}) differentially private, {self.mechanism}, accounted by {self.accountant}"
         )
-        return f"{label}, leaks apart: {'; '.join(self.leaks)}" if self.leaks else label
+        return f"{label}; not covered: {'; '.join(self.not_covered)}" if self.not_covered else label
 
     def explain(self) -> str:
         """Plain words, a few short lines."""
-        lines = [self._first_line(), f"Neighboring data sets: {self.neighboring}."]
-        lines.append(
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterable[str]:
+        yield (
+            f"{self.against} learns almost the same whichever one of its samples is replaced: "
+            f"({self.parameters}) differential privacy."
+        )
+        yield f"Neighboring data sets: {self.neighboring}."
+        yield (
             f"Noise: {self.mechanism}, added before anything leaves an agent; all releases of an agent "
             f"composed by the {self.accountant} accountant."
         )
+        if self.released_before:
+            yield f"The total includes what was released before: {'; '.join(self.released_before)}."
+        for package in self.declared:
+            yield f"Sensitivity as declared by {package}: it was not checked by Flockwise."
         if self.simulated:
-            lines.append(
+            yield (
                 "This is a simulation: its noise is pseudo-random and can be drawn again from the seed. "
                 "Real agents draw theirs securely, on a grid."
             )
         if self.noise_multiplier is not None:
-            lines.append(self._noise_line(self.noise_multiplier))
-        if self.leaks:
-            lines.append("NOT covered, because derived from private data: " + "; ".join(self.leaks) + ".")
-        lines.append("Taken as public: " + "; ".join(self.public) + ".")
-        lines.append("An agent's own model is for itself: it is not covered and must not be sent.")
-        return "\n".join(lines)
+            yield self._noise_line(self.noise_multiplier)
+        if self.not_covered:
+            named = "; ".join(self.not_covered)
+            yield f"NOT covered, because derived from private data or of unknown origin: {named}."
+        yield "Taken as public: " + "; ".join(self.public) + "."
+        yield "An agent's own model is for itself: it is not covered and must not be sent."
 
     def _noise_line(self, multiplier: float) -> str:
         line = f"Standard deviation of the noise: {multiplier:.4g} times the sensitivity"
+        if not self.simulated:
+            return line + "."
         if self.real_multiplier is None:
             return line + "; there is no such noise for real agents."
         return line + f", {self.real_multiplier:.4g} times for a real agent."
 
-    def _first_line(self) -> str:
-        if not self.enforced:
-            return (
-                f"{NOT_PRIVATE.upper()}: nothing bounds what one sample can change (no clipping, no bounded "
-                f"loss), so that the noise meant for ({self._parameters}) guarantees nothing."
-            )
-        return (
-            f"Whoever sees every message of an agent, all others colluding, learns almost the same whichever "
-            f"one of its samples is replaced: ({self._parameters}) differential privacy."
-        )
-
     @property
-    def _parameters(self) -> str:
+    def parameters(self) -> str:
+        """ε and δ, or their spans over agents."""
         return f"{_span('ε', self.epsilon)}, {_span('δ', self.delta)}"
 
 
-def spans(budgets: Iterable[Budget]) -> tuple[tuple[float, float], tuple[float, float]]:
+def spans(budgets: Iterable[Budget]) -> Spans:
     """The least and the largest ε, and the least and the largest δ, over agents."""
     distinct = set(budgets)
     epsilons, deltas = [b.epsilon for b in distinct], [b.delta for b in distinct]
     return (min(epsilons), max(epsilons)), (min(deltas), max(deltas))
 
 
+def _added(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Basic composition: the costs of runs that build on each other add up."""
+    lows, highs = zip(*parts, strict=True)
+    return sum(lows), sum(highs)
+
+
+def _real_multiplier(plan: Plan | None, dimension: int) -> float | None:
+    """What a real agent would add; for one that is real already there is nothing to compare."""
+    if plan is None or plan.on_grid:
+        return None
+    real = plan.for_real_agents()
+    return None if real is None else real.event(1, 1.0, dimension, 2.0**-20).noise_std
+
+
 def _span(letter: str, values: tuple[float, float]) -> str:
     low, high = values
     return f"{letter} = {low:.4g}" if low == high else f"{letter} from {low:.4g} to {high:.4g}"
-
-
-def _words(mechanism: str) -> str:
-    return {"laplace": "Laplace noise", "gaussian": "Gaussian noise", "knorm": "K-norm noise"}[mechanism]

@@ -15,10 +15,9 @@ from typing import ClassVar, Self
 from flockwise.errors import LedgerError
 from flockwise.privacy.entries import Account, Entry, Row
 from flockwise.privacy.ledger_file import LedgerFile
-from flockwise.privacy.mechanisms import Mechanism
 
 
-class Book(ABC):
+class LedgerBase(ABC):
     """What every ledger does: one grant, entries in order, nothing ever taken back."""
 
     is_durable: ClassVar[bool]
@@ -33,9 +32,9 @@ class Book(ABC):
         return self._account.agent
 
     @property
-    def policy(self) -> str | None:
-        """The plan or filter that was granted, as text."""
-        return self._account.policy
+    def plan(self) -> str | None:
+        """The plan that was granted, as text."""
+        return self._account.plan
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -45,10 +44,6 @@ class Book(ABC):
     def consumed(self) -> int:
         """How many events are spent, whether or not something was sent for them."""
         return len(self._entries)
-
-    def events_after(self, number: int) -> list[Mechanism]:
-        """What was spent after entry `number`, in order."""
-        return [entry.event for entry in self._entries[number:]]
 
     def claim(self) -> None:
         """Take it for one gate, for as long as it is open.
@@ -63,13 +58,13 @@ class Book(ABC):
             )
         self._is_claimed = True
 
-    def grant(self, policy: str) -> None:
-        """Commit a plan or a filter, once and for all; after a restart the same one may be named again."""
-        if self._account.policy is None:
-            granted = Account.opened(self.agent, policy)
+    def grant(self, plan: str) -> None:
+        """Commit a plan, once and for all; after a restart the same one may be named again."""
+        if self._account.plan is None:
+            granted = Account.opened(self.agent, plan)
             self._store_grant(granted)
             self._account = granted
-        elif self._account.policy != policy:
+        elif self._account.plan != plan:
             raise LedgerError(
                 f"agent {self.agent!r}: its ledger was granted another plan, and a plan is never replaced; "
                 "what it leaves unused is lost; start the agent with the plan that it began with"
@@ -77,7 +72,7 @@ class Book(ABC):
 
     def record(self, entry: Entry) -> None:
         """Charge an event and keep what may be sent for it. When this returns, the bytes may leave."""
-        if self._account.policy is None:
+        if self._account.plan is None:
             raise LedgerError(f"agent {self.agent!r}: nothing was granted yet; a gate grants its plan first")
         if entry.number != self.consumed + 1:
             raise LedgerError(
@@ -96,7 +91,7 @@ class Book(ABC):
     def _store_entry(self, row: Row, after: Account) -> None: ...
 
 
-class MemoryLedger(Book):
+class MemoryLedger(LedgerBase):
     """For simulations: the same rules, gone with the process. A real agent needs a `Ledger`."""
 
     is_durable = False
@@ -111,7 +106,7 @@ class MemoryLedger(Book):
         """The object itself is the memory."""
 
 
-class Ledger(Book):
+class Ledger(LedgerBase):
     """A real agent's ledger, in a folder of its own: `create` once, then `open` at every start.
 
     The two are kept apart because a ledger that is gone is no new budget: what was released stays
@@ -148,7 +143,7 @@ class Ledger(Book):
                     "give each agent a folder of its own"
                 )
             return cls(file, statement.account, [row.entry() for row in statement.rows])
-        except LedgerError:
+        except BaseException:
             file.close()
             raise
 

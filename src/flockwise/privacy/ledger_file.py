@@ -33,7 +33,7 @@ NAME: Final = "ledger.sqlite"
 LOCK_NAME: Final = "ledger.lock"
 VERSION: Final = 1
 ACCOUNT_TABLE: Final = (
-    "CREATE TABLE account (agent TEXT NOT NULL, policy TEXT, n_entries INTEGER NOT NULL, seal BLOB NOT NULL)"
+    "CREATE TABLE account (agent TEXT NOT NULL, plan TEXT, n_entries INTEGER NOT NULL, seal BLOB NOT NULL)"
 )
 ENTRY_TABLE: Final = (
     "CREATE TABLE entry (number INTEGER PRIMARY KEY, recorded TEXT NOT NULL, event TEXT NOT NULL, "
@@ -80,7 +80,7 @@ class LedgerFile:
             run(f"PRAGMA user_version = {VERSION}")
             run(
                 "INSERT INTO account VALUES (?, ?, ?, ?)",
-                (account.agent, account.policy, account.n_entries, account.seal),
+                (account.agent, account.plan, account.n_entries, account.seal),
             )
         # The names of new files are on disk only when their folders are.
         _sync(folder)
@@ -101,8 +101,8 @@ class LedgerFile:
         """Write what the agent may spend, where nothing was granted yet."""
         with self._transaction() as run:
             changed = run(
-                "UPDATE account SET policy = ?, seal = ? WHERE policy IS NULL AND n_entries = 0",
-                (account.policy, account.seal),
+                "UPDATE account SET plan = ?, seal = ? WHERE plan IS NULL AND n_entries = 0",
+                (account.plan, account.seal),
             )
             self._refuse_foreign_changes(changed.rowcount)
 
@@ -169,7 +169,7 @@ def _read(folder: Path, connection: sqlite3.Connection) -> Statement:
             f"{folder}: a ledger has version {VERSION}, this file has {version}: it is no ledger, or "
             "one that was never finished"
         )
-    accounts = [Account(*fields) for fields in run("SELECT agent, policy, n_entries, seal FROM account")]
+    accounts = [Account(*fields) for fields in run("SELECT agent, plan, n_entries, seal FROM account")]
     if len(accounts) != 1:
         raise LedgerError(
             f"{folder}: the ledger is damaged: it holds {len(accounts)} accounts instead of one"

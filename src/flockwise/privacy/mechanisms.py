@@ -1,36 +1,60 @@
-"""Noise mechanisms: a sensitivity and the noise that hides it. One instance is one event of a plan.
+"""Noise mechanisms, each with all that is known of it: law, norm, integer version, what is proven.
 
-What an event costs depends on the ratio of noise to sensitivity alone, its `multiplier`, so that
-agents with other sensitivities share one calibration.
+One instance is one event: a sensitivity and the noise that hides it. What an event costs depends on the
+ratio of noise to sensitivity alone, its `multiplier`, so a plan holds multipliers and the gate scales them
+to the sensitivity of what it is given.
 
-`grid` is the step of the integer grid on which a real agent draws (flockwise.privacy.noise); the
-rounding onto it is already part of `sensitivity`. Without a grid the noise is real-valued, which
-no computer draws exactly: that is for theory and simulation.
+`grid` is the step of the integer grid on which a real agent draws (flockwise.privacy.noise); the rounding
+onto it is already part of `sensitivity`. Without a grid the noise is real-valued, which no computer draws
+exactly: that is for theory and simulation.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from flockwise.errors import PrivacyError
+from flockwise.registry import Registry
 
 Norm: TypeAlias = Literal["l1", "l2"]
 
+# Below this ε the terms of ε + e^(−ε) − 1 cancel to fewer digits than its series has.
+_SMALL_EPSILON = 0.01
+
+
+class IntegerLaw(NamedTuple):
+    """How opendp draws an integer version, and the cost that it must certify."""
+
+    measurement: str
+    metric: str
+    cost: float
+
 
 @dataclass(frozen=True)
-class _Additive:
-    """Noise of a given scale on a vector that moves by at most `sensitivity` in `norm`."""
+class Mechanism(ABC):
+    """Noise of a given scale on `dimension` coordinates that move by at most `sensitivity` in `norm`.
+
+    accountants: proven for its real-valued noise, the default first. grid_accountants: the same for its
+    integer version; empty if there is none. is_pure: whether one event has δ = 0.
+    """
 
     sensitivity: float
     scale: float
     grid: float | None = None
-    norm: ClassVar[Norm]
+    dimension: int = 1
     name: ClassVar[str]
+    words: ClassVar[str]
+    norm: ClassVar[Norm]
+    is_pure: ClassVar[bool]
+    accountants: ClassVar[tuple[str, ...]]
+    grid_accountants: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         for field in ("sensitivity", "scale"):
@@ -39,104 +63,200 @@ class _Additive:
                 raise PrivacyError(f"{self.name}: {field} must be positive and finite, got {value!r}")
         if self.grid is not None and not (math.isfinite(self.grid) and self.grid > 0):
             raise PrivacyError(f"{self.name}: grid must be positive and finite, got {self.grid!r}")
+        if self.grid is not None and not self.grid_accountants:
+            raise PrivacyError(f"{self.name}: it has no integer version, so no grid; use laplace or gaussian")
+        if self.dimension < 1:
+            raise PrivacyError(f"{self.name}: dimension must be at least 1, got dimension={self.dimension!r}")
 
     @property
     def multiplier(self) -> float:
         """Scale of the noise for a sensitivity of 1."""
         return self.scale / self.sensitivity
 
+    @property
+    def epsilon(self) -> float:
+        """The ε of this event alone at δ = 0; on a grid the integer law has the same ratios."""
+        return 1 / self.multiplier if self.is_pure else math.inf
+
+    @property
+    def mu(self) -> float | None:
+        """The μ of Gaussian differential privacy, exact for real-valued normal noise; None for others."""
+        return None
+
+    @property
+    @abstractmethod
+    def rho(self) -> float:
+        """What this event costs in zero-concentrated differential privacy."""
+
+    @property
+    @abstractmethod
+    def noise_std(self) -> float:
+        """Standard deviation of one coordinate."""
+
+    @abstractmethod
+    def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of each row of noise, up to a constant."""
+
+    @classmethod
+    @abstractmethod
+    def sampler(cls) -> Any:
+        """Draws standard noise in simulations (flockwise.randomness.noise.Sampler)."""
+
+    def integer_law(self) -> IntegerLaw | None:
+        """How a real agent draws it; None if there is no integer version."""
+        return None
+
     def with_multiplier(self, multiplier: float) -> Self:
         """The same mechanism with more or less noise."""
         return dataclasses.replace(self, scale=multiplier * self.sensitivity)
 
 
+MECHANISMS: Registry[type[Mechanism]] = Registry("mechanism", PrivacyError)
+
+
+@MECHANISMS.register
 @dataclass(frozen=True)
-class Laplace(_Additive):
-    """Independent Laplace noise of parameter `scale` on each coordinate; sensitivity in L1.
-
-    One event is (sensitivity/scale)-differentially private.
-    """
-
-    norm: ClassVar[Norm] = "l1"
-    name: ClassVar[str] = "laplace"
-
-    @property
-    def epsilon(self) -> float:
-        return 1 / self.multiplier
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of one coordinate."""
-        return math.sqrt(2) * self.scale
-
-
-@dataclass(frozen=True)
-class Gaussian(_Additive):
+class Gaussian(Mechanism):
     """Independent normal noise of standard deviation `scale` on each coordinate; sensitivity in L2.
 
-    One event is (sensitivity/scale)-Gaussian differentially private.
+    One event is (sensitivity/scale)-Gaussian differentially private. zCDP: ρ = μ²/2, on a grid (discrete
+    Gaussian, any dimension) as well as off it: Bun and Steinke, "Concentrated differential privacy" (TCC
+    2016), Prop. 1.6; Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy" (NeurIPS
+    2020), Thm. 4.
     """
 
-    norm: ClassVar[Norm] = "l2"
     name: ClassVar[str] = "gaussian"
+    words: ClassVar[str] = "Gaussian noise"
+    norm: ClassVar[Norm] = "l2"
+    is_pure: ClassVar[bool] = False
+    accountants: ClassVar[tuple[str, ...]] = ("gdp", "zcdp", "pld", "remark")
+    grid_accountants: ClassVar[tuple[str, ...]] = ("zcdp",)
+
+    @property
+    def mu(self) -> float | None:
+        return 1 / self.multiplier if self.grid is None else None
+
+    @property
+    def rho(self) -> float:
+        return 0.5 / self.multiplier**2
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of one coordinate."""
         return self.scale
 
+    def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        return -np.square(noise).sum(axis=-1) / (2 * self.scale**2)
 
+    @classmethod
+    def sampler(cls) -> Any:
+        from flockwise.randomness.noise import (
+            NormalSampler,  # brings a compiler, which real agents never need
+        )
+
+        return NormalSampler()
+
+    def integer_law(self) -> IntegerLaw | None:
+        return IntegerLaw("make_gaussian", "l2_distance", self.rho)
+
+
+@MECHANISMS.register
 @dataclass(frozen=True)
-class KNorm(_Additive):
+class Laplace(Mechanism):
+    """Independent Laplace noise of parameter `scale` on each coordinate; sensitivity in L1.
+
+    One event is (sensitivity/scale)-differentially private. zCDP: ρ = ε + e^(−ε) − 1 for real-valued noise
+    (Harrison and Manurangsi, "Exact zCDP characterizations for fundamental differentially private
+    mechanisms", FORC 2026; for vectors by the domination argument of flockwise.privacy.accounting.pld),
+    ε²/2 on a grid (Bun and Steinke 2016, Prop. 1.4). Its privacy loss distribution on a grid depends on
+    the grid's step, so a plan, which holds for any number of samples, does not use it there.
+    """
+
+    name: ClassVar[str] = "laplace"
+    words: ClassVar[str] = "Laplace noise"
+    norm: ClassVar[Norm] = "l1"
+    is_pure: ClassVar[bool] = True
+    accountants: ClassVar[tuple[str, ...]] = ("pld", "basic", "theorem1", "kov", "zcdp")
+    grid_accountants: ClassVar[tuple[str, ...]] = ("basic", "theorem1", "kov", "zcdp")
+
+    @property
+    def rho(self) -> float:
+        return _rho_of_laplace(self.epsilon) if self.grid is None else self.epsilon**2 / 2
+
+    @property
+    def noise_std(self) -> float:
+        return math.sqrt(2) * self.scale
+
+    def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        return -np.abs(noise).sum(axis=-1) / self.scale
+
+    @classmethod
+    def sampler(cls) -> Any:
+        from flockwise.randomness.noise import LaplaceSampler
+
+        return LaplaceSampler()
+
+    def integer_law(self) -> IntegerLaw | None:
+        return IntegerLaw("make_laplace", "l1_distance", self.epsilon)
+
+
+@MECHANISMS.register
+@dataclass(frozen=True)
+class KNorm(Mechanism):
     """Density ∝ exp(−‖z‖₂/scale) in `dimension` coordinates; sensitivity in L2.
 
     A uniform direction with a Gamma(dimension, scale) radius. One event is
-    (sensitivity/scale)-differentially private; there is no integer version, so no grid.
+    (sensitivity/scale)-differentially private, and zCDP with ρ = ε²/2 (Bun and Steinke 2016, Prop. 1.4).
+    There is no integer version.
     """
 
-    dimension: int = 1
-    norm: ClassVar[Norm] = "l2"
     name: ClassVar[str] = "knorm"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.grid is not None:
-            raise PrivacyError("knorm: drawn in simulations only, so that it has no grid; use laplace")
-        if self.dimension < 1:
-            raise PrivacyError(f"knorm: dimension must be at least 1, got dimension={self.dimension!r}")
+    words: ClassVar[str] = "K-norm noise"
+    norm: ClassVar[Norm] = "l2"
+    is_pure: ClassVar[bool] = True
+    accountants: ClassVar[tuple[str, ...]] = ("basic", "theorem1", "kov", "zcdp")
 
     @property
-    def epsilon(self) -> float:
-        return 1 / self.multiplier
+    def rho(self) -> float:
+        return self.epsilon**2 / 2
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of one coordinate: √(E‖z‖²/p) = scale·√(p + 1)."""
+        """√(E‖z‖²/p) = scale·√(p + 1)."""
         return self.scale * math.sqrt(self.dimension + 1)
 
+    def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        return -np.linalg.norm(noise, axis=-1) / self.scale
 
-Mechanism: TypeAlias = Laplace | Gaussian | KNorm
+    @classmethod
+    def sampler(cls) -> Any:
+        from flockwise.randomness.noise import KNormSampler
 
-_MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Laplace, Gaussian, KNorm)}
-
-
-def events_to_json(events: Iterable[Mechanism]) -> list[dict[str, Any]]:
-    """Events in their order, as plain values; a run of equal ones is one entry with its length."""
-    return [
-        {"mechanism": event.name, "times": len(list(run)), **dataclasses.asdict(event)}
-        for event, run in itertools.groupby(events)
-    ]
+        return KNormSampler()
 
 
-def events_from_json(entries: Iterable[dict[str, Any]]) -> tuple[Mechanism, ...]:
-    """What events_to_json wrote, to the last digit."""
-    return tuple(itertools.chain.from_iterable(_run_from_json(entry) for entry in entries))
+def _rho_of_laplace(epsilon: float) -> float:
+    """ε + e^(−ε) − 1; for small ε by ε²/2! − ε³/3! + …, which is no smaller when a positive term ends it."""
+    if epsilon >= _SMALL_EPSILON:
+        return epsilon + math.expm1(-epsilon)
+    x = epsilon
+    return x**2 * (1 / 2 - x * (1 / 6 - x * (1 / 24 - x * (1 / 120 - x / 720))))
 
 
-def _run_from_json(entry: dict[str, Any]) -> Iterable[Mechanism]:
+def accountants_of(mechanism: str, *, on_grid: bool = False) -> tuple[str, ...]:
+    """The accountants that are proven for this noise, real-valued or on a grid."""
+    kind = MECHANISMS[mechanism]
+    return kind.grid_accountants if on_grid else kind.accountants
+
+
+def event_to_json(event: Mechanism) -> dict[str, Any]:
+    """An event as plain values."""
+    return {"mechanism": event.name, **dataclasses.asdict(event)}
+
+
+def event_from_json(entry: dict[str, Any]) -> Mechanism:
+    """What event_to_json wrote, to the last digit."""
     try:
         fields = dict(entry)
-        kind, times = _MECHANISMS[fields.pop("mechanism")], fields.pop("times")
-        return itertools.repeat(kind(**fields), times)
-    except (KeyError, TypeError) as error:
-        raise PrivacyError(f"this is no event of a plan: {entry!r}") from error
+        return MECHANISMS[fields.pop("mechanism")](**fields)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PrivacyError(f"unknown event in the ledger: {entry!r}") from error

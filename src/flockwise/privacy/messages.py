@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from flockwise.errors import PrivacyError
 
-MAGIC: Final = b"MURM"
+MAGIC: Final = b"FLKW"
 HEADER: Final = struct.Struct("<4sQI")  # magic, number of the release, number of coordinates
 COORDINATE: Final = np.dtype("<f8")
 
@@ -48,7 +48,7 @@ class Release:
     def __post_init__(self, seal: Seal | None) -> None:
         if seal is not SEAL:
             raise PrivacyError(
-                "a Release is made by the gate alone (Gate.release_mean, Gate.release_vector): anything else "
+                "a Release is made by the gate alone (Gate.release): anything else "
                 "would leave the agent without noise and without a charge"
             )
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from flockwise.errors import MissingExtra, PrivacyError
 from flockwise.privacy.grid import check_grid
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
+from flockwise.privacy.mechanisms import Mechanism
 
 # With a scale below 2^52 steps, noise of 2^62 steps has a probability below e^(-1000): the sum of noise
 # and of at most 2^61 steps of signal (flockwise.privacy.grid) stays within 64 bits.
@@ -34,7 +34,9 @@ class Noise(Protocol):
         """Refuse an event that this source cannot draw."""
         ...
 
-    def draw(self, event: Mechanism, dimension: int, number: int) -> NDArray[Any]: ...
+    def draw(self, event: Mechanism, number: int) -> NDArray[Any]:
+        """The noise of release `number`."""
+        ...
 
 
 class SecureNoise:
@@ -59,10 +61,10 @@ class SecureNoise:
             )
         _sampler(event)
 
-    def draw(self, event: Mechanism, dimension: int, number: int) -> NDArray[np.int64]:
+    def draw(self, event: Mechanism, number: int) -> NDArray[np.int64]:
         """Fresh integers every time; the number of the release plays no part."""
         self.check(event)
-        return np.array(_sampler(event)([0] * dimension), dtype=np.int64)
+        return np.array(_sampler(event)([0] * event.dimension), dtype=np.int64)
 
 
 class SimulatedNoise:
@@ -80,33 +82,30 @@ class SimulatedNoise:
                 "plan without a grid for a simulation"
             )
 
-    def draw(self, event: Mechanism, dimension: int, number: int) -> NDArray[np.float64]:
+    def draw(self, event: Mechanism, number: int) -> NDArray[np.float64]:
         """The noise of this release, whenever it is asked for."""
         self.check(event)
-        if isinstance(event, KNorm) and event.dimension != dimension:
-            raise PrivacyError(f"knorm: planned for dimension={event.dimension}, got a vector of {dimension}")
         # Imported here: compiled functions take seconds to load, and a real agent never needs them.
-        from flockwise.randomness.noise import KINDS, standard_noise
+        from flockwise.randomness.noise import standard_noise
 
-        return event.scale * standard_noise(KINDS[event.name], self._seed, self._agent, number, dimension)
+        return event.scale * standard_noise(event.sampler(), self._seed, self._agent, number, event.dimension)
 
 
 @lru_cache(maxsize=256)
 def _sampler(event: Mechanism) -> Callable[[list[int]], list[int]]:
     """opendp's mechanism for an event in units of its grid, once it has certified the event's cost."""
     opendp = _opendp()
-    if event.grid is None or isinstance(event, KNorm):
+    law = event.integer_law()
+    if event.grid is None or law is None:
         raise PrivacyError(f"{event.name}: there is no integer version of it; use laplace or gaussian")
-    make, distance, cost = {
-        Laplace: (opendp.measurements.make_laplace, opendp.metrics.l1_distance, 1 / event.multiplier),
-        Gaussian: (opendp.measurements.make_gaussian, opendp.metrics.l2_distance, 0.5 / event.multiplier**2),
-    }[type(event)]
+    make, distance = getattr(opendp.measurements, law.measurement), getattr(opendp.metrics, law.metric)
     integers = opendp.domains.vector_domain(opendp.domains.atom_domain(T="i64"))
     mechanism = make(integers, distance(T="f64"), scale=event.scale / event.grid)
     certified = mechanism.map(event.sensitivity / event.grid)
-    if not certified <= cost * (1 + CERTIFICATE_SLACK):
+    if not certified <= law.cost * (1 + CERTIFICATE_SLACK):
         raise PrivacyError(
-            f"{event.name}: opendp certifies a cost of {certified!r} where the event states {cost!r}: {event}"
+            f"{event.name}: opendp certifies a cost of {certified!r} where the event states {law.cost!r}: "
+            f"{event}"
         )
     return mechanism
 

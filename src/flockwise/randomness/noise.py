@@ -10,11 +10,13 @@ FOR SIMULATION ONLY: whoever knows the seed can subtract it.
 from __future__ import annotations
 
 import math
+from types import FunctionType
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload, register_jitable
 
 from flockwise.randomness.clocks import BLOCK_SHIFT, NOISE
 from flockwise.randomness.philox import philox
@@ -22,8 +24,6 @@ from flockwise.randomness.philox import philox
 WORDS_AT_ONCE = 4
 # Lanes keep apart what one release draws.
 COORDINATES, RADIUS = 0, 1
-GAUSSIAN, LAPLACE, KNORM = range(3)
-KINDS = {"gaussian": GAUSSIAN, "laplace": LAPLACE, "knorm": KNORM}
 
 _EXPONENT_BITS = 52
 _HALF_EXPONENT = 0x3FE0000000000000  # of a number from ½ to 1
@@ -163,25 +163,58 @@ def draw_knorm(seed, agent, update, size, out):
         out[k] *= scale
 
 
+class Sampler(Protocol):
+    """Standard noise of one mechanism, as a NamedTuple whose `draw` numba compiles as it is written."""
+
+    def draw(self, seed: int, agent: int, number: int, size: int, out: np.ndarray) -> None:
+        """Fill out[:size]; `out` has room for padded(size) numbers."""
+        ...
+
+
+class NormalSampler(NamedTuple):
+    """Standard normal numbers."""
+
+    def draw(self, seed, agent, number, size, out):
+        draw_normals(seed, agent, number, out)
+
+
+class LaplaceSampler(NamedTuple):
+    """Standard Laplace numbers."""
+
+    def draw(self, seed, agent, number, size, out):
+        draw_laplaces(seed, agent, number, out)
+
+
+class KNormSampler(NamedTuple):
+    """Vectors of density ∝ exp(−‖z‖₂)."""
+
+    def draw(self, seed, agent, number, size, out):
+        draw_knorm(seed, agent, number, size, out)
+
+
+def draw_noise(sampler, seed, agent, number, size, out):
+    """Fill out[:size] with the sampler's standard noise; `out` has room for padded(size) numbers."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(draw_noise)
+def _compile_draw(sampler, seed, agent, number, size, out):
+    function = sampler.instance_class.draw
+    draw = register_jitable(FunctionType(function.__code__, function.__globals__, "draw"))
+
+    def compiled(sampler, seed, agent, number, size, out):
+        draw(sampler, seed, agent, number, size, out[: -(-size // WORDS_AT_ONCE) * WORDS_AT_ONCE])
+
+    return compiled
+
+
 @njit
-def draw_noise(kind, seed, agent, update, size, out):
-    """Fill out[:size] with standard noise of one kind; `out` has room for padded(size) numbers."""
-    room = out[: -(-size // WORDS_AT_ONCE) * WORDS_AT_ONCE]
-    if kind == GAUSSIAN:
-        draw_normals(seed, agent, update, room)
-    elif kind == LAPLACE:
-        draw_laplaces(seed, agent, update, room)
-    else:
-        draw_knorm(seed, agent, update, size, room)
+def _fill(sampler, seed, agent, number, size, out):
+    draw_noise(sampler, seed, agent, number, size, out)
 
 
-def standard_noise(kind: int, seed: int, agent: int, update: int, size: int) -> np.ndarray:
-    """Standard noise of one kind for a release."""
+def standard_noise(sampler: Sampler, seed: int, agent: int, number: int, size: int) -> np.ndarray:
+    """Standard noise for a release."""
     out = np.empty(padded(size))
-    draw_noise(kind, np.uint64(seed), agent, update, size, out)
+    _fill(sampler, np.uint64(seed), agent, number, size, out)
     return out[:size]
-
-
-def normals(seed: int, agent: int, update: int, out: np.ndarray) -> None:
-    """Fill `out` with standard normal numbers for a release."""
-    out[:] = standard_noise(GAUSSIAN, seed, agent, update, out.size)

@@ -11,21 +11,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.errors import FlockwiseError
-from flockwise.objective import (
-    CollaborativeObjective,
-    ConvergenceTheory,
-    Problem,
-    convergence_theory,
-    solve_optimum,
-)
+from flockwise.method.base import METHODS, label_of, minimizes_eq_2, shown_name
+from flockwise.method.rules import Descent
+from flockwise.objective import CollaborativeObjective, Problem
 from flockwise.privacy.guarantee import Guarantee
+from flockwise.report.theme import looks_of
 from flockwise.results.trajectory import Trajectory
+from flockwise.solve import solve_optimum
+from flockwise.theory import ConvergenceTheory, convergence_theory
 
-# In tables and pictures the paper's method goes by what it does, and a private run by being private.
-NAMES = {"cd": "collaborative"}
 PRIVATE = "private"
-MINIMISERS = ("collaborative", "admm")
 
 # Larger problems are reported without their exact minimum: it would take longer than the run.
 MOST_COORDINATES = 500_000
@@ -66,15 +61,34 @@ class Comparison:
 
     @staticmethod
     def of(problem: Problem, *runs: Trajectory) -> Comparison:
-        """Named after their methods; of two runs of one method the first is kept."""
+        """Named after what their methods do; of two runs of one method the first is kept.
+
+        A private run goes by being private; several of them also by their methods.
+        """
+        n_private = sum(run.guarantee is not None for run in runs)
         named: dict[str, Trajectory] = {}
         for run in runs:
-            is_private = run.guarantee is not None and run.own_models is not None
-            name = PRIVATE if is_private else NAMES.get(run.method, run.method)
-            if is_private and name in named:
-                raise FlockwiseError("a comparison shows one private run; make one comparison for each")
+            name = shown_name(run.method)
+            if run.guarantee is not None:
+                name = PRIVATE if n_private == 1 else f"{PRIVATE}, {name}"
             named.setdefault(name, run)
         return Comparison(problem, named)
+
+    @cached_property
+    def looks(self) -> dict[str, tuple[str, str]]:
+        """The color and the marker of each run."""
+        return looks_of(list(self.runs))
+
+    def label(self, name: str, model: Literal["released", "own"] | None = None) -> str:
+        """What tables and pictures call a run."""
+        words = label_of(self.runs[name].method)
+        if self.runs[name].guarantee is not None:
+            words = PRIVATE if name == PRIVATE else f"{PRIVATE}, {words}"
+        return {None: words, "released": f"{words}, released models", "own": f"{words}, own models"}[model]
+
+    def shown_model(self, name: str) -> Literal["own"] | None:
+        """Which model an agent uses itself."""
+        return None if self.runs[name].own_models is None else "own"
 
     @property
     def metric(self) -> str:
@@ -87,11 +101,11 @@ class Comparison:
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """One per run, two for a private one; the objective is Eq. (2), whatever was minimised."""
+        """One per run, two for a private one; the objective is Eq. (2), whatever was minimized."""
         return tuple(row for name, run in self.runs.items() for row in self._rows_of(name, run))
 
     def _rows_of(self, name: str, run: Trajectory) -> Iterator[Row]:
-        value = CollaborativeObjective(self.problem).value
+        value = self._objective_value
         row = Row(
             method=name,
             metric=run.final.metric,
@@ -112,8 +126,14 @@ class Comparison:
             model="own",
             metric=float("nan") if scores is None else float(np.nanmean(scores)),
             metric_sd=float("nan") if scores is None else float(np.nanstd(scores)),
-            objective=value(np.asarray(run.own_models)),
+            objective=value(run.own_models),
         )
+
+    def _objective_value(self, models: NDArray[Any]) -> float:
+        """Eq. (2); without a graph there is none."""
+        if self.problem.graph is None:
+            return float("nan")
+        return CollaborativeObjective(self.problem).value(np.asarray(models))
 
     @property
     def guarantees(self) -> dict[str, Guarantee]:
@@ -132,8 +152,8 @@ class Comparison:
 
     @cached_property
     def optimum(self) -> float | None:
-        """Q*, the least value of Eq. (2); None where the problem is too large or nobody minimised it."""
-        if not any(name in MINIMISERS for name in self.simulated) or not self.problem.graph.n_edges:
+        """Q*, the least value of Eq. (2); None where the problem is too large or nobody minimized it."""
+        if not self._minimizing or not self.problem.neighbors.n_edges:
             return None
         population = self.problem.population
         if self.problem.n_agents * self.problem.dimension > MOST_COORDINATES:
@@ -142,21 +162,35 @@ class Comparison:
             return None
         return solve_optimum(self.problem).value
 
+    @cached_property
+    def _minimizing(self) -> dict[str, Trajectory]:
+        """The runs that minimize Eq. (2) and nothing else."""
+        return {
+            name: run
+            for name, run in self.simulated.items()
+            if run.guarantee is None and minimizes_eq_2(run.method)
+        }
+
+    @property
+    def descent(self) -> str | None:
+        """The run of coordinate descent, which Prop. 1 is about."""
+        runs = self._minimizing.items()
+        return next((name for name, run in runs if METHODS[run.method].rule is Descent), None)
+
     def gaps(self) -> dict[str, NDArray[np.float64]]:
-        """(Q − Q*)/Q* at each record of the runs that minimise Eq. (2); below rounding it is NaN."""
+        """(Q − Q*)/Q* at each record of the runs that minimize Eq. (2); below rounding it is NaN."""
         if self.optimum is None:
             return {}
         gaps = {}
-        for name, run in self.simulated.items():
-            if name in MINIMISERS:
-                gap = run.column("objective") / self.optimum - 1
-                gaps[name] = np.where(gap > 1e-14, gap, np.nan)
+        for name, run in self._minimizing.items():
+            gap = run.column("objective") / self.optimum - 1
+            gaps[name] = np.where(gap > 1e-14, gap, np.nan)
         return gaps
 
     @cached_property
     def theory(self) -> ConvergenceTheory | None:
         """Prop. 1's constants, where there is a run of coordinate descent to hold against them."""
-        if self.optimum is None or "collaborative" not in self.simulated:
+        if self.optimum is None or self.descent is None:
             return None
         return convergence_theory(self.problem)
 

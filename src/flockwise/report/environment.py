@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from pathlib import Path
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 
 
-def templates() -> Environment:
+def templates(*folders: Path) -> Environment:
+    """Those of the package, and those in further folders."""
     return Environment(
-        loader=PackageLoader("flockwise.report"),
+        loader=ChoiceLoader([PackageLoader("flockwise.report"), *map(FileSystemLoader, folders)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

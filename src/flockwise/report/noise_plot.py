@@ -8,10 +8,11 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.report.plots import Picture
 from flockwise.report.theme import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, draw, legend_above
 
-# The paper's rules share a colour: one is for Laplace noise, the other for normal noise.
+# The paper's rules share a color: one is for Laplace noise, the other for normal noise.
 STYLES: dict[str, tuple[str, Any]] = {
     "basic": (ORANGE, "-"),
     "theorem1": (VERMILION, "-"),
@@ -21,15 +22,6 @@ STYLES: dict[str, tuple[str, Any]] = {
     "gdp": (BLUE, "-"),
     # Dashed, since it lies on gdp where both are exact, and just below kov where that applies.
     "pld": (GREEN, (0, (3, 3))),
-}
-LABELS = {
-    "basic": "basic",
-    "theorem1": "Theorem 1",
-    "remark": "Gaussian remark",
-    "zcdp": "zCDP",
-    "kov": "KOV",
-    "gdp": "GDP",
-    "pld": "PLD",
 }
 
 
@@ -47,10 +39,10 @@ def noise_against_updates(
         axes = figure.subplots()
         axes.axvline(updates, color=FAINT, linewidth=1.2, zorder=0)
         for name, deviations in curves.items():
-            colour, line = STYLES[name]
-            axes.plot(counts, deviations, color=colour, linestyle=line, label=LABELS[name])
+            color, line = STYLES.get(name, (INK, ":"))
+            axes.plot(counts, deviations, color=color, linestyle=line, label=ACCOUNTANTS[name].label)
             chosen = deviations[list(counts).index(updates)]
-            axes.plot([updates], [chosen], color=colour, marker="o", markersize=4.5, zorder=3)
+            axes.plot([updates], [chosen], color=color, marker="o", markersize=4.5, zorder=3)
         axes.set(xscale="log", yscale="log", xlabel="updates", ylabel="noise on one coordinate (sd)")
         axes.set_title(f"ε = {epsilon:g}, δ = {delta:.3g} in all")
         axes.annotate(

@@ -15,7 +15,6 @@ from flockwise.report.comparison import PRIVATE, Comparison
 from flockwise.report.environment import templates
 from flockwise.report.plots import Picture
 from flockwise.report.svg import inline_svg
-from flockwise.report.theme import COLOURS, LABELS
 from flockwise.results.tuning import TradeoffChoice
 
 NOT_PRIVATE = "Not differentially private: this run has privacy = none."
@@ -52,8 +51,8 @@ class Page:
             problem=problem,
             sample_counts=_spread(problem.population.sample_counts),
             l2=_spread(problem.l2_penalties),
-            graph_lines=graph.describe(problem.population.agent_names).splitlines(),
-            graph_is_private=graph.source.private,
+            graph_lines=[] if graph is None else graph.describe(problem.population.agent_names).splitlines(),
+            graph_is_private=graph is not None and not graph.source.origin.is_covered,
             pictures=[(picture, Markup(inline_svg(picture))) for picture in pictures],
         )
 
@@ -66,11 +65,11 @@ class Page:
         n_agents = self.comparison.problem.n_agents
         return [
             {
-                "label": LABELS[row.name],
-                "colour": COLOURS[row.method],
+                "label": self.comparison.label(row.method, row.model),
+                "color": self.comparison.looks[row.method][0],
                 "metric": self._metric(row.metric),
                 "spread": self._metric(row.metric_sd),
-                "objective": f"{row.objective:,.4f}",
+                "objective": "–" if np.isnan(row.objective) else f"{row.objective:,.4f}",
                 "updates": _amount(row.updates / n_agents),
                 "vectors": _amount(row.vectors / n_agents),
                 "megabytes": _amount(row.bytes / 1e6),
@@ -87,10 +86,11 @@ class Page:
         by_name = {row.name: row for row in self.comparison.rows}
         known = gains[~np.isnan(gains)]
         word = self.comparison.metric if self.comparison.metric == "accuracy" else "RMSE"
-        shown = f"{PRIVATE} (own)" if method == PRIVATE else method
+        model = self.comparison.shown_model(method)
+        shown = method if model is None else f"{method} ({model})"
         tiles = [
             (self._metric(by_name["local"].metric), f"mean {word}, each agent alone"),
-            (self._metric(by_name[shown].metric), f"mean {word}, {LABELS[shown]}"),
+            (self._metric(by_name[shown].metric), f"mean {word}, {self.comparison.label(method, model)}"),
             (f"{100 * float((known > 0).mean()):.0f} %", "of the agents are better off"),
         ]
         own = by_name.get(f"{PRIVATE} (own)")

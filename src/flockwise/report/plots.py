@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from flockwise.graph import SimilarityGraph
 from flockwise.report.comparison import Comparison
 from flockwise.report.layout import MOST_DRAWN, Positions, graph_layout, ring_layout
-from flockwise.report.theme import BLUE, COLOURS, FAINT, INK, LABELS, MARKERS, VERMILION, draw, legend_above
+from flockwise.report.theme import BLUE, FAINT, INK, VERMILION, draw, legend_above
 from flockwise.results.metrics import metrics_by_sample_count
 
 Effort: TypeAlias = Literal["ticks", "vectors"]
@@ -77,7 +77,7 @@ def convergence(comparison: Comparison) -> Picture | None:
 
 def _convergence_words(comparison: Comparison) -> str:
     if comparison.optimum is None:
-        return "The objective is the one that the method minimises; its least value was not computed."
+        return "The objective is the one that the method minimizes; its least value was not computed."
     return "Suboptimality is (Q − Q*)/Q*, where an independent solver found the minimum Q* of Eq. (2)."
 
 
@@ -98,7 +98,8 @@ def _paint_metrics(axes: Axes, comparison: Comparison, effort: Effort) -> None:
         if name in comparison.simulated:
             _paint_curve(axes, comparison, name, effort, run.column("metric"))
         else:
-            axes.axhline(run.final.metric, color=COLOURS[name], linestyle="--", label=LABELS[name])
+            color, label = comparison.looks[name][0], comparison.label(name)
+            axes.axhline(run.final.metric, color=color, linestyle="--", label=label)
     axes.set(ylabel=_metric_label(comparison))
     _percent_if_accuracy(axes, comparison)
 
@@ -108,8 +109,9 @@ def _paint_curve(
 ) -> None:
     spent = comparison.simulated[name].column(effort) / comparison.problem.n_agents
     # The start has no place on a logarithmic axis.
-    label = LABELS.get(f"{name} (released)", LABELS[name])
-    axes.plot(spent[spent > 0], values[spent > 0], color=COLOURS[name], label=label)
+    released = "released" if comparison.runs[name].own_models is not None else None
+    label = comparison.label(name, released)
+    axes.plot(spent[spent > 0], values[spent > 0], color=comparison.looks[name][0], label=label)
 
 
 def _log_effort(axes: Axes) -> None:
@@ -141,13 +143,13 @@ def by_size(comparison: Comparison) -> Picture | None:
                 np.arange(len(bins)) + shift,
                 [row.mean for row in bins],
                 yerr=[1.96 * row.sd / np.sqrt(row.n_agents) for row in bins],
-                color=COLOURS[name],
-                marker=MARKERS[name],
+                color=comparison.looks[name][0],
+                marker=comparison.looks[name][1],
                 markersize=5.5,
                 linestyle=":",
                 linewidth=1.1,
                 elinewidth=1.6,
-                label=LABELS.get(f"{name} (own)", LABELS[name]),
+                label=comparison.label(name, comparison.shown_model(name)),
             )
             axes.set_xticks(
                 np.arange(len(bins)),
@@ -168,17 +170,17 @@ def by_size(comparison: Comparison) -> Picture | None:
 
 
 def gain_on_graph(comparison: Comparison, targets: NDArray[np.float64] | None = None) -> Picture | None:
-    """The similarity graph, agents coloured by what collaboration gains them."""
+    """The similarity graph, agents colored by what collaboration gains them."""
     found = comparison.gains()
     if found is None:
         return None
     method, gains = found
-    title = f"Who gains: {LABELS.get(f'{method} (own)', LABELS[method])} against local"
+    title = f"Who gains: {comparison.label(method, comparison.shown_model(method))} against local"
     unit = "points of accuracy" if comparison.metric == "accuracy" else "RMSE"
     if comparison.metric == "accuracy":
         gains = 100 * gains
     graph = comparison.problem.graph
-    if graph.n_agents > MOST_DRAWN:
+    if graph is None or graph.n_agents > MOST_DRAWN:
         return _gain_counts(title, gains, unit)
     positions = None if targets is None else ring_layout(targets)
     where = "at the angle of its true separator" if positions is not None else "near those it resembles"
@@ -270,11 +272,10 @@ def _gain_counts(title: str, gains: NDArray[np.float64], unit: str) -> Picture:
 
 def proven_rate(comparison: Comparison) -> Picture | None:
     """Measured suboptimality with the bound of Prop. 1."""
-    theory = comparison.theory
-    if theory is None or theory.contraction == 1:
+    theory, name = comparison.theory, comparison.descent
+    if theory is None or name is None or theory.contraction == 1:
         return None
-    run = comparison.simulated["collaborative"]
-    gap = comparison.gaps()["collaborative"]
+    run, gap = comparison.simulated[name], comparison.gaps()[name]
     if np.isnan(gap[0]):
         return None
     ticks = run.column("ticks")
@@ -282,7 +283,7 @@ def proven_rate(comparison: Comparison) -> Picture | None:
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        axes.plot(updates, gap, color=COLOURS["collaborative"], label="measured, this run")
+        axes.plot(updates, gap, color=comparison.looks[name][0], label="measured, this run")
         axes.plot(
             updates,
             theory.bound(gap[0], ticks),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib
@@ -22,37 +22,30 @@ ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#d55e00",
     "#cc79a7",
 )
-COLOURS = {
-    "local": ORANGE,
-    "global": PURPLE,
-    "collaborative": GREEN,
-    "propagation": SKY,
-    "admm": VERMILION,
-    "private": BLUE,
-    "private (released)": BLUE,
-    "private (own)": BLUE,
-    "local_dp": INK,
+PALETTE = (GREEN, SKY, VERMILION, BLUE, PURPLE, ORANGE)
+# What readers know from one report to the next; all others take what is left, in turn.
+LOOKS = {
+    "local": (ORANGE, "s"),
+    "global": (PURPLE, "D"),
+    "collaborative": (GREEN, "o"),
+    "propagation": (SKY, "^"),
+    "admm": (VERMILION, "v"),
+    "private": (BLUE, "P"),
 }
-MARKERS = {
-    "local": "s",
-    "global": "D",
-    "collaborative": "o",
-    "propagation": "^",
-    "admm": "v",
-    "private": "P",
-    "local_dp": "X",
-}
-LABELS = {
-    "local": "local (each alone)",
-    "global": "global (one model)",
-    "collaborative": "collaborative (CD)",
-    "propagation": "model propagation",
-    "admm": "gossip ADMM",
-    "private": "private",
-    "private (released)": "private, released models",
-    "private (own)": "private, own models",
-    "local_dp": "local privacy (noisy points)",
-}
+MARKERS = "X*hpd<>"
+
+
+def looks_of(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """A color and a marker for each row of a comparison."""
+    looks = {name: LOOKS[name] for name in names if name in LOOKS}
+    others = [name for name in names if name not in LOOKS]
+    free = [color for color in PALETTE if color not in {color for color, _ in looks.values()}] or list(
+        PALETTE
+    )
+    for place, name in enumerate(others):
+        looks[name] = (free[place % len(free)], MARKERS[place % len(MARKERS)])
+    return looks
+
 
 STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from flockwise.data import Population
 from flockwise.errors import DataError, ResumeError
 from flockwise.files import write_whole
-from flockwise.objective import CappedLogistic, Huber, Logistic, Loss, Quadratic, Softmax
+from flockwise.objective import LOSSES, Loss
+from flockwise.objective.losses import loss_from_json, loss_to_json
 from flockwise.privacy.guarantee import Guarantee
-from flockwise.results.own import OwnModels
+from flockwise.privacy.tracked import TrackedModels, own_models, run_models
+from flockwise.results.frames import Rows, Trained, rows_of, rows_of_population
+from flockwise.results.plots import RunPlots
+from flockwise.results.scores import ScoreName, probabilities, score
 
-BUILT_IN_LOSSES = {kind.__name__: kind for kind in (Logistic, CappedLogistic, Softmax, Quadratic, Huber)}
 FORMAT = 1
 OPTIONAL_ARRAYS = ("agent_metrics", "own_models", "own_metrics")
+OWN_NOTE = "own models, made of private data without noise: they stay on the device and must not be shown"
+RELEASED_NOTE = "released models"
+
+Which: TypeAlias = Literal["own", "released"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,8 @@ class Record:
     """The run at one moment of simulated time: all ticks up to it are done, none after.
 
     time is in mean intervals between two ticks of an agent; metric and metric_sd are the mean and
-    the standard deviation over agents on test data; vectors are models sent along an edge.
+    the standard deviation over agents on test data; vectors are models sent along an edge; measures are
+    means over agents of the judges that `simulate` was given.
     """
 
     time: float
@@ -41,12 +51,13 @@ class Record:
     metric_sd: float
     vectors: int
     bytes: int
+    measures: Mapping[str, float] = field(default_factory=dict)
 
 
-RECORD_FIELDS = tuple(Record.__dataclass_fields__)
+RECORD_FIELDS = tuple(name for name in Record.__dataclass_fields__ if name != "measures")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trajectory:
     """One run of one method: its final models and its records.
 
@@ -59,78 +70,181 @@ class Trajectory:
     records: tuple[Record, ...]
     loss: Loss
     agent_names: Sequence[str]
+    feature_names: Sequence[str]
     updates: NDArray[np.int64]
     agent_metrics: NDArray[np.float64] | None
     problem_fingerprint: str
     settings: Mapping[str, Any]
     stopped: str
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
-    own_models: OwnModels | None = None
+    own_models: TrackedModels | None = None
     own_metrics: NDArray[np.float64] | None = None
     guarantee: Guarantee | None = None
 
+    def __repr__(self) -> str:
+        judged = "" if np.isnan(self.final.metric) else f", {self.loss.metric} {self._metric:.4f}"
+        return f"Trajectory({self.method!r}, {len(self.models)} agents{judged}{self._privacy})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = {"method": self.method, "agents": f"{len(self.models):,}", "stopped by": self.stopped}
+        if not np.isnan(self.final.metric):
+            which = "" if self.own_models is None else " (own models)"
+            rows[f"{self.loss.metric}{which}"] = f"{self._metric:.4f}"
+        if self.guarantee is not None:
+            rows["guarantee"] = self.guarantee.label
+        cells = (f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
+        return f"<table>{''.join(cells)}</table>"
+
+    @property
+    def _privacy(self) -> str:
+        if self.guarantee is None:
+            return ""
+        found = f", ({self.guarantee.parameters}) differentially private"
+        return found if self.guarantee.is_private else f"{found}, not all covered"
+
+    @property
+    def _metric(self) -> float:
+        return self.final.metric if self.own_metrics is None else float(np.nanmean(self.own_metrics))
+
     def column(self, name: str) -> NDArray[Any]:
-        """One field of all records, as an array."""
-        if name not in RECORD_FIELDS:
-            raise DataError(f"no record field {name!r}; there are {', '.join(RECORD_FIELDS)}")
-        return np.array([getattr(record, name) for record in self.records])
+        """One field of all records, or one of your own measures, as an array."""
+        if name in RECORD_FIELDS:
+            return np.array([getattr(record, name) for record in self.records])
+        everywhere = set.intersection(*(set(record.measures) for record in self.records))
+        if name not in everywhere:
+            known = ", ".join((*RECORD_FIELDS, *sorted(everywhere)))
+            raise DataError(f"no field {name!r} in all records; there are {known}")
+        return np.array([record.measures[name] for record in self.records])
 
     @property
     def final(self) -> Record:
         """The last record."""
         return self.records[-1]
 
-    def predict(self, features: ArrayLike, agents: ArrayLike) -> NDArray[Any]:
-        """Predictions for rows of features by the model of its agent (index or name, or one for all)."""
-        rows = np.atleast_2d(np.asarray(features, self.models.dtype))
-        indices = self._indices(agents)
-        if indices.shape not in ((), (1,), (len(rows),)):
+    @property
+    def plot(self) -> RunPlots:
+        """Quick pictures: `run.plot.convergence()`, `run.plot.agents()`."""
+        return RunPlots(self)
+
+    def predict(
+        self, features: Any, agents: Any = None, *, agent: str | None = None, which: Which | None = None
+    ) -> NDArray[Any]:
+        """Predictions for rows by the models of their agents.
+
+        features: a frame, whose columns are matched by name, or an array in the order of the training.
+        agents: one agent (position or name), or one for each row; agent: the column of a frame with them.
+        which: "own" or "released" models; by default own ones where there are any.
+        """
+        rows = rows_of(features, agents, agent, None, self._trained)
+        return self.loss.predict(self._scores(rows, which))
+
+    def predict_proba(
+        self, features: Any, agents: Any = None, *, agent: str | None = None, which: Which | None = None
+    ) -> NDArray[np.float64]:
+        """Probabilities, one column per class (−1 then +1 for two classes); arguments as in `predict`."""
+        rows = rows_of(features, agents, agent, None, self._trained)
+        return probabilities(self.loss, self._scores(rows, which))
+
+    def score(
+        self,
+        data: Any,
+        *,
+        agent: str | None = None,
+        target: str | None = None,
+        metric: ScoreName | None = None,
+        over: Literal["agents", "rows"] = "agents",
+        which: Which | None = None,
+    ) -> float:
+        """How good the models are on a population, or on a frame with columns `agent` and `target`.
+
+        metric: accuracy, auc, log_loss, rmse or r2; by default that of the loss. over: the mean over the
+        agents for which it is defined, or one number for all rows together.
+        """
+        if isinstance(data, Population):
+            rows = rows_of_population(data, self._trained)
+        elif agent is None or target is None:
+            raise DataError("score needs a Population, or a frame with agent= and target= naming its columns")
+        else:
+            rows = rows_of(data, None, agent, target, self._trained)
+        assert rows.targets is not None
+        if not self.loss.valid_targets(rows.targets).all():
+            raise DataError(f"a target does not fit: {type(self.loss).__name__} expects {self.loss.expects}")
+        scores = self._scores(rows, which)
+        if over == "rows":
+            return score(metric, self.loss, scores, rows.targets)
+        order = np.argsort(rows.agents, kind="stable")
+        ends = np.flatnonzero(np.diff(rows.agents[order])) + 1
+        each = [score(metric, self.loss, scores[own], rows.targets[own]) for own in np.split(order, ends)]
+        known = [value for value in each if not np.isnan(value)]
+        return float(np.mean(known)) if known else float("nan")
+
+    def to_pandas(self, which: Which | None = None) -> Any:
+        """The models as a data frame: one row per agent, one column per feature (and class)."""
+        return self._table(which).to_pandas().set_index("agent")
+
+    def to_parquet(self, path: str | os.PathLike[str], which: Which | None = None) -> None:
+        """The models as a table; the file says which ones it holds. A private run has to be told which."""
+        table = self._table(which)
+        write_whole(path, lambda part: pq.write_table(table, part))
+
+    def _table(self, which: Which | None) -> pa.Table:
+        if which is None and self.own_models is not None:
             raise DataError(
-                f"agents must be one, or one for each of the {len(rows)} rows; got {indices.size}"
+                'say which models: which="released", which may be shown, or which="own", which must not be'
             )
-        indices = np.broadcast_to(indices, (len(rows),))
-        blocks = self.models.reshape(len(self.models), self.loss.outputs, -1)
-        if rows.shape[1] != blocks.shape[2]:
-            raise DataError(f"features must have {blocks.shape[2]} columns, got {rows.shape[1]}")
-        return self.loss.predict(np.einsum("rf,rof->ro", rows, blocks[indices]))
-
-    def _indices(self, agents: ArrayLike) -> NDArray[np.int64]:
-        wanted = np.asarray(agents)
-        if wanted.dtype.kind in "iu":
-            wrong = (wanted < 0) | (wanted >= len(self.models))
-            if wrong.any():
-                raise DataError(f"no agent {wanted[wrong].flat[0]}; agents are 0 to {len(self.models) - 1}")
-            return wanted.astype(np.int64)
-        position = {name: i for i, name in enumerate(self.agent_names)}
-        unknown = [name for name in wanted.ravel().tolist() if name not in position]
-        if unknown:
-            raise DataError(f"no agent named {unknown[0]!r} in this run")
-        return np.array([position[name] for name in wanted.ravel().tolist()]).reshape(wanted.shape)
-
-    def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """The models as a table: one row per agent, one column per coordinate."""
+        models = self._models(which or "released")
         columns = {"agent": pa.array(list(self.agent_names), pa.string())}
-        columns |= {f"coefficient_{d}": pa.array(self.models[:, d]) for d in range(self.models.shape[1])}
-        write_whole(path, lambda part: pq.write_table(pa.table(columns), part))
+        names = self.coefficient_names
+        columns |= {name: pa.array(models[:, place]) for place, name in enumerate(names)}
+        is_own = which == "own"
+        about = {"which": "own" if is_own else "released", "note": OWN_NOTE if is_own else RELEASED_NOTE}
+        return pa.table(columns).replace_schema_metadata({"flockwise": json.dumps(about)})
+
+    @property
+    def coefficient_names(self) -> tuple[str, ...]:
+        """What each coordinate of a model is: a feature, or a feature for one of several classes."""
+        if self.loss.outputs == 1:
+            return tuple(self.feature_names)
+        return tuple(f"{name}[{k}]" for k in range(self.loss.outputs) for name in self.feature_names)
+
+    @property
+    def _trained(self) -> Trained:
+        return Trained(tuple(self.agent_names), tuple(self.feature_names))
+
+    def _models(self, which: Which | None) -> NDArray[Any]:
+        if which not in (None, "own", "released"):
+            raise DataError(f'which must be "own" or "released", got which={which!r}')
+        if which == "own" and self.own_models is None:
+            raise DataError(f"method {self.method!r} has no own models: its models are not private")
+        own = self.own_models if which in (None, "own") else None
+        return np.asarray(self.models if own is None else own)
+
+    def _scores(self, rows: Rows, which: Which | None) -> NDArray[np.float64]:
+        models = self._models(which).astype(np.float64)
+        blocks = models.reshape(len(models), self.loss.outputs, -1)
+        return np.einsum("rf,rof->ro", rows.features, blocks[rows.agents])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Everything, in one file without executable content; load it with `Trajectory.load`."""
         arrays = {f"state_{name}": array for name, array in self.state.items()}
-        arrays |= {"models": self.models, "updates": self.updates}
+        arrays |= {"models": np.asarray(self.models), "updates": self.updates}
         arrays["records"] = np.array(
             [[getattr(record, name) for name in RECORD_FIELDS] for record in self.records], np.float64
         )
         arrays["agent_names"] = np.array(list(self.agent_names), dtype=np.str_)
+        arrays["feature_names"] = np.array(list(self.feature_names), dtype=np.str_)
         for name in OPTIONAL_ARRAYS:
             if getattr(self, name) is not None:
-                arrays[name] = getattr(self, name)
+                arrays[name] = np.asarray(getattr(self, name))
         about = {
             "format": FORMAT,
             "method": self.method,
-            "loss": [type(self.loss).__name__, [_plain(field) for field in self.loss]],  # type: ignore[attr-defined]
+            "loss": loss_to_json(self.loss),
             "problem_fingerprint": self.problem_fingerprint,
             "settings": dict(self.settings),
             "stopped": self.stopped,
+            "measures": [dict(record.measures) for record in self.records],
             "guarantee": None if self.guarantee is None else asdict(self.guarantee),
         }
         arrays["about"] = np.array(json.dumps(about))
@@ -138,48 +252,55 @@ class Trajectory:
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, loss: Loss | None = None) -> Trajectory:
-        """A saved run; a loss that is not one of Flockwise's own has to be given again."""
+        """A saved run; a loss that is not registered has to be given again."""
         try:
             with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             about = json.loads(str(arrays.pop("about")))
             if about["format"] != FORMAT:
                 raise ResumeError(f"{path} has format {about['format']}, this version reads {FORMAT}")
-            return Trajectory._from_parts(about, arrays, loss)
+            return _from_parts(about, arrays, loss)
         except (FileNotFoundError, ResumeError):
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile) as error:
             raise ResumeError(f"{path} is not a saved run: {error!r}") from error
 
-    @staticmethod
-    def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Loss | None) -> Trajectory:
-        return Trajectory(
-            method=about["method"],
-            models=arrays["models"],
-            records=tuple(_record(row) for row in arrays["records"]),
-            loss=loss or _built_in_loss(*about["loss"]),
-            agent_names=tuple(arrays["agent_names"].tolist()),
-            updates=arrays["updates"],
-            agent_metrics=arrays.get("agent_metrics"),
-            own_models=arrays["own_models"].view(OwnModels) if "own_models" in arrays else None,
-            own_metrics=arrays.get("own_metrics"),
-            problem_fingerprint=about["problem_fingerprint"],
-            settings=about["settings"],
-            stopped=about["stopped"],
-            guarantee=_guarantee(about.get("guarantee")),
-            state={k.removeprefix("state_"): v for k, v in arrays.items() if k.startswith("state_")},
-        )
+
+def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Loss | None) -> Trajectory:
+    guarantee = _guarantee(about.get("guarantee"))
+    return Trajectory(
+        method=about["method"],
+        models=run_models(arrays["models"], about["method"], guarantee),
+        records=tuple(_records(arrays["records"], about["measures"])),
+        loss=loss or _registered_loss(about["loss"]),
+        agent_names=tuple(arrays["agent_names"].tolist()),
+        feature_names=tuple(arrays["feature_names"].tolist()),
+        updates=arrays["updates"],
+        agent_metrics=arrays.get("agent_metrics"),
+        own_models=own_models(arrays["own_models"]) if "own_models" in arrays else None,
+        own_metrics=arrays.get("own_metrics"),
+        problem_fingerprint=about["problem_fingerprint"],
+        settings=about["settings"],
+        stopped=about["stopped"],
+        guarantee=guarantee,
+        state={k.removeprefix("state_"): v for k, v in arrays.items() if k.startswith("state_")},
+    )
 
 
-def _record(row: NDArray[np.float64]) -> Record:
-    values = dict(zip(RECORD_FIELDS, row.tolist(), strict=True))
-    return Record(**(values | {name: int(values[name]) for name in ("ticks", "vectors", "bytes")}))
+def _records(rows: NDArray[np.float64], measures: list[dict[str, float]]) -> list[Record]:
+    whole = ("ticks", "vectors", "bytes")
+    values = [dict(zip(RECORD_FIELDS, row.tolist(), strict=True)) for row in rows]
+    return [
+        Record(**(one | {name: int(one[name]) for name in whole}), measures=more)
+        for one, more in zip(values, measures, strict=True)
+    ]
 
 
-def _built_in_loss(name: str, parameters: list[Any]) -> Loss:
-    if name not in BUILT_IN_LOSSES:
+def _registered_loss(document: dict[str, Any]) -> Loss:
+    if document["name"] not in LOSSES:
+        name = document["name"]
         raise ResumeError(f"the run used the loss {name}: give it again as Trajectory.load(path, loss=…)")
-    return BUILT_IN_LOSSES[name](*parameters)
+    return loss_from_json(document)
 
 
 def _guarantee(fields: dict[str, Any] | None) -> Guarantee | None:
@@ -187,11 +308,6 @@ def _guarantee(fields: dict[str, Any] | None) -> Guarantee | None:
         return None
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
     return Guarantee(**values)
-
-
-def _plain(number: Any) -> Any:
-    """A NumPy number as Python's own, for JSON."""
-    return number.item() if isinstance(number, np.generic) else number
 
 
 def _save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from flockwise.data.population import Population
 from flockwise.errors import ObjectiveError
-from flockwise.objective.optimum import solve_optimum
 from flockwise.objective.problem import Problem
 from flockwise.results.metrics import agent_metrics, mean_metric
+from flockwise.solve.optimum import solve_optimum
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class TradeoffChoice:
     """The best trade-off, and the whole table in ascending order of the trade-off."""
 
     best: float
-    metric: Literal["accuracy", "rmse"]
+    metric: str
     table: tuple[TradeoffScore, ...]
 
 
@@ -66,9 +65,7 @@ def _scores_along(
     return scores
 
 
-def _checked_metric(
-    trials: Sequence[tuple[Problem, Population]], values: Sequence[float]
-) -> Literal["accuracy", "rmse"]:
+def _checked_metric(trials: Sequence[tuple[Problem, Population]], values: Sequence[float]) -> str:
     if not trials or not values:
         raise ObjectiveError("choosing a trade-off needs at least one problem and one value in the grid")
     metric = trials[0][0].loss.metric
@@ -77,7 +74,7 @@ def _checked_metric(
     for problem, held_out in trials:
         _check_same_agents(problem.population, held_out)
         if held_out.n_samples == 0:
-            raise ObjectiveError("the validation data has no samples, so that nothing can be judged")
+            raise ObjectiveError("the validation data has no samples, so nothing can be judged")
     return metric
 
 

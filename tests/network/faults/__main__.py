@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.network.faults.bugs import BUGS, Parts
+from tests.network.faults.bugs import BUGS, NoBug
 from tests.network.faults.schedule import Outcome, Schedule
 from tests.network.faults.watch import Broken
 
@@ -47,11 +47,11 @@ def main() -> int:
 
 
 def run(seed: int, bug: str | None = None, has_files: bool = False) -> Outcome:
-    parts = Parts() if bug is None else BUGS[bug]()
+    mistake = NoBug() if bug is None else BUGS[bug]()
     if not has_files:
-        return Schedule(seed, parts).run()
+        return Schedule(seed, mistake).run()
     with tempfile.TemporaryDirectory() as folder:
-        return Schedule(seed, parts, Path(folder)).run()
+        return Schedule(seed, mistake, Path(folder)).run()
 
 
 if __name__ == "__main__":

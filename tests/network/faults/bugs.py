@@ -1,4 +1,4 @@
-"""What agents of a schedule are made of, and mistakes in it that the watch has to notice."""
+"""Mistakes in the parts of an agent that the watch has to notice."""
 
 from __future__ import annotations
 
@@ -6,37 +6,31 @@ from typing import Any
 
 import numpy as np
 from tests.network.faults.disks import Disk, DiskLedger, MemoryDisk
-from tests.network.faults.watch import WatchedIntake
 
-from flockwise.agent import Agent
 from flockwise.net.intake import _Duplicate
 from flockwise.net.node import Node
 from flockwise.net.outbox import GateOutbox, PlainOutbox
 from flockwise.net.store import Sent
+from flockwise.net.wire import open_signed
 from flockwise.privacy.entries import Account, Row
 from flockwise.privacy.ledger import Book
-from flockwise.privacy.messages import encode
+from flockwise.privacy.messages import decode, encode
 
 
-class Parts:
-    """No mistake: the parts as they are."""
+class NoBug:
+    """Agents as the product makes them."""
 
-    intake = WatchedIntake
-    gate_outbox = GateOutbox
-    plain_outbox = PlainOutbox
-    node = Node
-
-    def ledger(self, disk: Disk) -> Book:
+    def open_ledger(self, disk: Disk) -> Book:
         return disk.open_ledger()
 
-    def change_agent(self, agent: Agent) -> None:
-        """As it is."""
+    def change(self, node: Node) -> None:
+        """Put the mistake into a node that has just been made, or into its parts."""
 
     def after_call(self, disk: Disk) -> None:
-        """Nothing is left to do."""
+        """Do what is left to do after a call into the node."""
 
 
-class ChargeAfterSend(Parts):
+class ChargeAfterSend(NoBug):
     """Sends first and writes the charge when it is done."""
 
     class LateLedger(DiskLedger):
@@ -54,7 +48,7 @@ class ChargeAfterSend(Parts):
     def __init__(self) -> None:
         self._ledgers: dict[int, ChargeAfterSend.LateLedger] = {}
 
-    def ledger(self, disk: Disk) -> Book:
+    def open_ledger(self, disk: Disk) -> Book:
         assert isinstance(disk, MemoryDisk)
         self._ledgers[id(disk)] = ledger = self.LateLedger(disk)
         return ledger
@@ -64,42 +58,51 @@ class ChargeAfterSend(Parts):
             self._ledgers[id(disk)].catch_up()
 
 
-class SaveAfterSend(Parts):
+class SaveAfterSend(NoBug):
     """Without privacy: writes its message down when it makes the next one."""
 
-    class plain_outbox(PlainOutbox):
-        late: Sent | None = None
+    def change(self, node: Node) -> None:
+        outbox, late = node._outbox, list[Sent]()
+        if not isinstance(outbox, PlainOutbox):
+            return
 
-        def _keep(self, sent: Sent, model: Any) -> None:
-            if self.late is not None:
-                self._store.save_sent(self.late)
-            self.late = sent
-            self._last, self._model = sent, model
+        def keep(sent: Sent, model: Any) -> None:
+            while late:
+                outbox._store.save_sent(late.pop())
+            late.append(sent)
+            outbox._last, outbox._model = sent, model
+
+        outbox._keep = keep
 
 
-class NoSequenceCheck(Parts):
+class NoSequenceCheck(NoBug):
     """Takes any message that is signed, however old."""
 
-    class intake(WatchedIntake):
-        def _check_number(self, number: Any, track: Any, peer: Any, opened: Any, data: Any) -> None:
+    def change(self, node: Node) -> None:
+        intake = node.intake
+
+        def check_number(number: Any, track: Any, peer: Any, opened: Any, data: Any) -> None:
             if data == track.data:
                 raise _Duplicate
-            self._check_signature(opened, peer.key.public_key)
+            intake._check_signature(opened, peer.key.public_key)
             track.last = min(track.last, number - 1)
 
+        intake._check_number = check_number
 
-class NoSignatureCheck(Parts):
+
+class NoSignatureCheck(NoBug):
     """Believes whatever name a message bears."""
 
-    class intake(WatchedIntake):
-        def _check_signature(self, opened: Any, public_key: bytes) -> None:
-            """Never looks."""
+    def change(self, node: Node) -> None:
+        node.intake._check_signature = lambda opened, public_key: None
 
 
-class MissingRenormalisation(Parts):
+class MissingRenormalisation(NoBug):
     """Takes the model of a neighbor that it has never heard from for zero."""
 
-    def change_agent(self, agent: Agent) -> None:
+    def change(self, node: Node) -> None:
+        agent: Any = node.agent
+
         def shrunken_mean() -> np.ndarray:
             weights = np.array([neighbor.weight for neighbor in agent.neighbors.values()])
             models = [
@@ -111,69 +114,72 @@ class MissingRenormalisation(Parts):
         agent._neighbor_mean = shrunken_mean
 
 
-class RedrawAfterRestart(Parts):
+class RedrawAfterRestart(NoBug):
     """Keeps the charge but not the bytes, and makes them anew when it starts again."""
 
-    class gate_outbox(GateOutbox):
-        def __init__(self, signer: Any, gate: Any, ledger: Any, updates: Any) -> None:
-            super().__init__(signer, gate, ledger, updates)
-            release = gate.last_release()
-            if release is not None:
-                again = release.vector + 0.1
-                self._last = signer.signed(release.number, encode(release.number, again))
+    def change(self, node: Node) -> None:
+        outbox: Any = node._outbox
+        number, released = decode(open_signed(node.sent.data, len(node.sent.data)).body.payload)
+        if outbox.spends and number > 0:
+            outbox._last = outbox._signer.signed(number, encode(number, released + 0.1))
 
 
-class LastWordTooSoon(Parts):
+class LastWordTooSoon(NoBug):
     """Sends the mean of its releases before it has made all of them."""
 
-    class gate_outbox(GateOutbox):
-        def __init__(self, signer: Any, gate: Any, ledger: Any, updates: Any) -> None:
-            super().__init__(signer, gate, ledger, updates // 2)
+    def change(self, node: Node) -> None:
+        outbox = node._outbox
+        if isinstance(outbox, GateOutbox) and outbox._n_updates is not None:
+            outbox._n_updates //= 2
+            outbox.conclude()
 
 
-class AcceptBeingBehind(Parts):
+class AcceptBeingBehind(NoBug):
     """Goes on with a ledger that its neighbors know to be old."""
 
-    class gate_outbox(GateOutbox):
-        def knows(self, echo: Sent) -> bool:
-            return True
+    def change(self, node: Node) -> None:
+        if node._outbox.spends:
+            node._outbox.knows = lambda echo: True
 
 
-class DoesNotAsk(Parts):
+class DoesNotAsk(NoBug):
     """Releases without waiting for what its neighbors know of it."""
 
-    class node(Node):
-        def _may_release(self, now: int) -> bool:
-            return self.obstacle is None and bool(self.neighbors_up)
+    def change(self, node: Node) -> None:
+        node._may_release = lambda now: node.obstacle is None and bool(node.neighbors_up)
 
 
-class ReleasesForNobody(Parts):
+class ReleasesForNobody(NoBug):
     """Spends its budget although nobody listens."""
 
-    class node(Node):
-        def _may_release(self, now: int) -> bool:
-            return self.obstacle is None and (not self.neighbors_up or super()._may_release(now))
+    def change(self, node: Node) -> None:
+        may_release = node._may_release
+        node._may_release = lambda now: node.obstacle is None and (not node.neighbors_up or may_release(now))
 
 
-class GreetsOnce(Parts):
+class GreetsOnce(NoBug):
     """Never shows its last message again."""
 
-    class node(Node):
-        def _greeting_due(self, tie: Any) -> int | None:
-            return None if tie.has_greeted else super()._greeting_due(tie)
+    def change(self, node: Node) -> None:
+        greeting_due = node._greeting_due
+        node._greeting_due = lambda tie: None if tie.has_greeted else greeting_due(tie)
 
 
-class KeepsWhoLeft(Parts):
+class KeepsWhoLeft(NoBug):
     """Goes on with the models of neighbors that are no longer in its roster."""
 
-    class node(Node):
-        def set_neighbors(self, neighbors: Any, version: int) -> None:
-            left = {name: n for name, n in self.agent.neighbors.items() if name not in neighbors}
-            super().set_neighbors(neighbors, version)
-            self.agent.neighbors.update(left)
+    def change(self, node: Node) -> None:
+        set_neighbors = node.set_neighbors
+
+        def keep_who_left(neighbors: Any, version: int) -> None:
+            left = {name: n for name, n in node.agent.neighbors.items() if name not in neighbors}
+            set_neighbors(neighbors, version)
+            node.agent.neighbors.update(left)
+
+        node.set_neighbors = keep_who_left
 
 
-BUGS: dict[str, type[Parts]] = {
+BUGS: dict[str, type[NoBug]] = {
     "charge after send": ChargeAfterSend,
     "save after send": SaveAfterSend,
     "no sequence check": NoSequenceCheck,

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from flockwise.errors import LedgerError, FlockwiseError, NetworkError
-from flockwise.net.store import Batch, FileStore, MemoryStore, Sent, State, Store
+from flockwise.errors import FlockwiseError, LedgerError, NetworkError
+from flockwise.net.store import Batch, FileStore, Sent, State, Store
+from flockwise.net.testing import MemoryStore
 from flockwise.privacy.entries import Account, Entry, Row
 from flockwise.privacy.ledger import Book, Ledger
 from flockwise.privacy.ledger_file import NAME, read_statement
@@ -96,7 +97,7 @@ class MemoryDisk:
         return DiskLedger(self)
 
     def open_store(self) -> Store:
-        return DiskStore(self)
+        return FaultyStore(MemoryStore(self.content.state), self.writes)
 
     def entries(self) -> list[Entry]:
         return self.content.entries
@@ -136,32 +137,29 @@ class DiskLedger(Book):
         self._disk.writes.do(change, LedgerError)
 
 
-class DiskStore(MemoryStore):
-    """A store on a disk in memory."""
+class FaultyStore:
+    """A store whose writes the schedule can make fail."""
 
-    def __init__(self, disk: MemoryDisk) -> None:
-        super().__init__()
-        self._state = disk.content.state
-        self._writes = disk.writes
+    def __init__(self, store: Store, writes: Writes) -> None:
+        self._store = store
+        self._writes = writes
+        self.load, self.close = store.load, store.close
 
     def save_sent(self, sent: Sent) -> None:
         def change() -> None:
-            super(DiskStore, self).save_sent(sent)
+            self._store.save_sent(sent)
             self._writes.sent.append(sent)
 
         self._writes.do(change, NetworkError)
 
     def save_received(self, received: Mapping[str, bytes], forgotten: Iterable[str] = ()) -> None:
-        change = super().save_received
-        self._writes.do(lambda: change(received, forgotten), NetworkError)
+        self._writes.do(lambda: self._store.save_received(received, forgotten), NetworkError)
 
     def mark_behind(self, number: int) -> None:
-        change = super().mark_behind
-        self._writes.do(lambda: change(number), NetworkError)
+        self._writes.do(lambda: self._store.mark_behind(number), NetworkError)
 
     def add_batch(self, batch: Batch) -> None:
-        change = super().add_batch
-        self._writes.do(lambda: change(batch), NetworkError)
+        self._writes.do(lambda: self._store.add_batch(batch), NetworkError)
 
 
 class FileDisk:
@@ -171,7 +169,7 @@ class FileDisk:
         self.writes = Writes()
         self._agent = agent
         self._folder = folder
-        self._open: list[FileLedger | WatchedFileStore] = []
+        self._open: list[FileLedger | FileStore] = []
         self._n_backups = 0
 
     def open_ledger(self) -> Book:
@@ -183,9 +181,9 @@ class FileDisk:
         return ledger
 
     def open_store(self) -> Store:
-        store = WatchedFileStore(self._folder, self._agent, self.writes)
+        store = FileStore(self._folder, self._agent)
         self._open.append(store)
-        return store
+        return FaultyStore(store, self.writes)
 
     def entries(self) -> list[Entry]:
         if not (self._folder / NAME).is_file():
@@ -229,26 +227,3 @@ class FileLedger(Ledger):
         except LedgerError:
             self.close()  # as the real one does after an error of the disk
             raise
-
-
-class WatchedFileStore(FileStore):
-    """The real store, whose writes the schedule can make fail."""
-
-    def __init__(self, folder: Path, agent: str, writes: Writes) -> None:
-        super().__init__(folder, agent)
-        self._writes = writes
-
-    def save_sent(self, sent: Sent) -> None:
-        def change() -> None:
-            super(WatchedFileStore, self).save_sent(sent)
-            self._writes.sent.append(sent)
-
-        self._writes.do(change, NetworkError)
-
-    def save_received(self, received: Mapping[str, bytes], forgotten: Iterable[str] = ()) -> None:
-        change = super().save_received
-        self._writes.do(lambda: change(received, forgotten), NetworkError)
-
-    def mark_behind(self, number: int) -> None:
-        change = super().mark_behind
-        self._writes.do(lambda: change(number), NetworkError)

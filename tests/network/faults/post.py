@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flockwise.net.memory import Letter
 from flockwise.net.signing import SigningKey
+from flockwise.net.testing import Packet
 from flockwise.net.time import SECOND
 from flockwise.net.wire import ModelBody, PrivacyLabel, sign
 from flockwise.privacy.messages import encode
@@ -19,7 +19,7 @@ NETWORK = "faults"
 
 @dataclass
 class Weather:
-    """How bad it is: probabilities for one letter, and its mean delay in seconds."""
+    """How bad it is: probabilities for one packet, and its mean delay in seconds."""
 
     drop: float = 0.0
     duplicate: float = 0.0
@@ -36,22 +36,22 @@ class Weather:
         )
 
 
-def arrivals(letter: Letter, weather: Weather, chance: random.Random) -> list[tuple[int, Letter]]:
-    """What arrives of a letter, and after how many nanoseconds each."""
+def arrivals(packet: Packet, weather: Weather, chance: random.Random) -> list[tuple[int, Packet]]:
+    """What arrives of a packet, and after how many nanoseconds each."""
     if chance.random() < weather.drop:
         return []
     copies = 2 if chance.random() < weather.duplicate else 1
-    return [(_delay(weather, chance), _as_it_arrives(letter, weather, chance)) for _ in range(copies)]
+    return [(_delay(weather, chance), _as_it_arrives(packet, weather, chance)) for _ in range(copies)]
 
 
 def _delay(weather: Weather, chance: random.Random) -> int:
     return 1 + round(chance.expovariate(1 / weather.delay) * SECOND)
 
 
-def _as_it_arrives(letter: Letter, weather: Weather, chance: random.Random) -> Letter:
+def _as_it_arrives(packet: Packet, weather: Weather, chance: random.Random) -> Packet:
     if chance.random() >= weather.corrupt:
-        return letter
-    return Letter(letter.sender, letter.receiver, letter.kind, corrupted(letter.data, chance))
+        return packet
+    return Packet(packet.sender, packet.receiver, packet.kind, corrupted(packet.data, chance))
 
 
 def corrupted(data: bytes, chance: random.Random) -> bytes:

@@ -8,12 +8,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from flockwise.net.learner import Settings
 from flockwise.net.store import Batch
-from flockwise.objective import Quadratic
+from flockwise.net.task import Task
+from flockwise.net.wire import PrivacyLabel
 
 MAX_SAMPLES = 4
-SETTINGS = Settings(Quadratic(), tradeoff=1.0, max_samples=MAX_SAMPLES, feature_bound=1.0)
+
+
+def task_of(privacy: PrivacyLabel) -> Task:
+    return Task("quadratic", 1.0, MAX_SAMPLES, privacy, feature_bound=1.0)
+
+
+# The same whether agents are private or not.
+SETTINGS = task_of("none").learning()
 
 # Weights of the edges, by their two ends.
 Ties: TypeAlias = Mapping[frozenset[str], float]

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.network.faults.bugs import Parts
+from tests.network.faults.bugs import NoBug
 from tests.network.faults.disks import FAULTS
 from tests.network.faults.post import Adversary, Weather
 from tests.network.faults.problem import Quadratics, Roster, random_points, random_ties
 from tests.network.faults.watch import Broken
-from tests.network.faults.world import World, key_of
+from tests.network.faults.world import FaultyWorld
 
-from flockwise.net.memory import Letter
 from flockwise.net.store import Batch
+from flockwise.net.testing import Packet, key_for_tests
 from flockwise.net.time import SECOND
 from flockwise.net.wire import Greeting, greet
 
@@ -41,7 +41,7 @@ class Outcome:
 class Schedule:
     """All that happens under one seed."""
 
-    def __init__(self, seed: int, parts: Parts | None = None, folder: Path | None = None) -> None:
+    def __init__(self, seed: int, bug: NoBug | None = None, folder: Path | None = None) -> None:
         """folder: for real files; without one the disks are in memory, and a run repeats bit by bit."""
         self.seed = seed
         self._chance = random.Random(seed)
@@ -51,19 +51,19 @@ class Schedule:
         rosters = self._draw_rosters()
         names = sorted({name for roster in rosters for name in roster.members} - {GHOST})
         points = {name: self._draw_points(dimension) for name in names}
-        self._world = World(
+        self._world = FaultyWorld(
             chance,
             points,
             rosters,
             "dp" if self._is_private else "none",
             n_events=chance.randint(4, 12),
             grows=chance.random() < 0.5,
-            parts=Parts() if parts is None else parts,
+            bug=NoBug() if bug is None else bug,
             folder=folder,
         )
         self._points = points
         self._adversary = Adversary(
-            dimension, self._world.recorded, key_of("adversary"), key_of, self._world.privacy
+            dimension, self._world.recorded, key_for_tests("adversary"), key_for_tests, self._world.privacy
         )
 
     def run(self) -> Outcome:
@@ -195,10 +195,10 @@ class Schedule:
         for _ in range(chance.randint(1, 12)):
             receiver, sender = self._some_agent(), self._some_agent()
             data = self._adversary.bytes_for(sender, chance)
-            world.inject(Letter(sender, receiver, "published", data))
+            world.inject(Packet(sender, receiver, "published", data))
             if chance.random() < 0.3:
                 weight = world.rosters[-1].neighbors_of(sender).get(receiver, 1.0)
-                world.inject(Letter(sender, receiver, "greeting", greet(Greeting(weight, 0, data, data))))
+                world.inject(Packet(sender, receiver, "greeting", greet(Greeting(weight, 0, data, data))))
 
     def _spread_roster(self, version: int) -> None:
         """A newer roster reaches everyone, one after the other; who is new starts, who is out stops."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from flockwise.agent import Message
-from flockwise.net.intake import AcceptedGreeting, Intake
+from flockwise.net.intake import AcceptedGreeting, Intake, NeighborKey
 from flockwise.net.node import PATIENCE
 from flockwise.net.wire import ModelBody, open_signed
-from flockwise.privacy.messages import decode, encode
+from flockwise.privacy.messages import Relay, decode, encode
 
 
 class Broken(AssertionError):
@@ -106,33 +106,33 @@ class Watch:
             raise Broken(otherwise)
 
 
-class WatchedIntake(Intake):
-    """Reports what it lets in."""
+def watch_intake(intake: Intake, watch: Watch, life: Life) -> None:
+    """Report what it lets in."""
+    message, greeting, set_neighbors = intake.message, intake.greeting, intake.set_neighbors
 
-    watch: Watch
-    life: Life
-
-    def message(self, claimed_sender: str, data: bytes) -> Message | None:
-        accepted = super().message(claimed_sender, data)
+    def watched_message(claimed_sender: str, data: bytes) -> Message | Relay | None:
+        accepted = message(claimed_sender, data)
         if accepted is not None:
             assert isinstance(accepted, Message)
-            self.watch.on_accepted(claimed_sender, accepted, self.life)
+            watch.on_accepted(claimed_sender, accepted, life)
         return accepted
 
-    def greeting(self, claimed_sender: str, data: bytes) -> AcceptedGreeting | None:
-        accepted = super().greeting(claimed_sender, data)
+    def watched_greeting(claimed_sender: str, data: bytes) -> AcceptedGreeting | None:
+        accepted = greeting(claimed_sender, data)
         if accepted is not None:
             if accepted.agrees:
-                self.life.greeted_by.add(claimed_sender)
+                life.greeted_by.add(claimed_sender)
             if accepted.yours is not None and accepted.yours.number > 0:
                 payload = open_signed(accepted.yours.data, len(accepted.yours.data)).body.payload
-                self.life.is_exposed |= not self.life.is_on_disk(accepted.yours.number, payload)
+                life.is_exposed |= not life.is_on_disk(accepted.yours.number, payload)
             if accepted.mine is not None:
                 assert isinstance(accepted.mine, Message)
-                self.watch.on_accepted(claimed_sender, accepted.mine, self.life)
+                watch.on_accepted(claimed_sender, accepted.mine, life)
         return accepted
 
-    def set_neighbors(self, neighbors):
-        super().set_neighbors(neighbors)
-        if hasattr(self, "life"):  # who left and came back begins anew
-            self.life.accepted = {n: k for n, k in self.life.accepted.items() if n in neighbors}
+    def watched_neighbors(neighbors: Mapping[str, NeighborKey]) -> None:
+        set_neighbors(neighbors)  # who left and came back begins anew
+        life.accepted = {name: number for name, number in life.accepted.items() if name in neighbors}
+
+    intake.message, intake.greeting = watched_message, watched_greeting
+    intake.set_neighbors = watched_neighbors

@@ -9,66 +9,38 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.network.faults.bugs import Parts
+from tests.network.faults.bugs import NoBug
 from tests.network.faults.disks import Disk, FileDisk, Killed, MemoryDisk
 from tests.network.faults.post import NETWORK, Weather, arrivals
-from tests.network.faults.problem import SETTINGS, Roster
-from tests.network.faults.watch import Broken, Life, Watch
+from tests.network.faults.problem import Roster, task_of
+from tests.network.faults.watch import Broken, Life, Watch, watch_intake
 
 from flockwise.errors import FlockwiseError, NetworkError
-from flockwise.net.growth import Meter, MeteredGate, OneBudget, joined
-from flockwise.net.intake import NeighborKey
-from flockwise.net.learner import Protection, make_agent
-from flockwise.net.memory import Letter
+from flockwise.net.folder import NoPrivacy, OwnBudget
 from flockwise.net.node import Node
-from flockwise.net.outbox import Signer
-from flockwise.net.signing import SigningKey, Verifier, public_key_of
+from flockwise.net.participant import AgentDefinition, AgentResources, Participant, make_participant
+from flockwise.net.roster import Link, Neighborhood, Place
+from flockwise.net.signing import Verifier, public_key_of
 from flockwise.net.store import Batch
-from flockwise.net.time import SECOND, ManualTime, PoissonClock
+from flockwise.net.testing import ManualTime, MemoryJournal, Packet, key_for_tests
+from flockwise.net.time import SECOND, PoissonClock
 from flockwise.net.wire import PrivacyLabel, open_greeting
 from flockwise.privacy import accountant_by_name
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.gate import Gate
-from flockwise.privacy.grid import grid_for_mean
-from flockwise.privacy.ledger import Book
-from flockwise.privacy.mechanisms import Gaussian
 from flockwise.privacy.messages import decode
 from flockwise.privacy.noise import Noise, SecureNoise
-from flockwise.privacy.plan import Plan
 
 TICK_RATE = 2.0
 CLIP = 1.0
 BUDGET = Budget(8.0, 1e-3)
-MAGNITUDE_BOUND = 1e6
-RESTART_DELAY = SECOND // 2
 
 
-@lru_cache(maxsize=64)
-def key_of(name: str) -> SigningKey:
-    """Everyone's key, the same in all schedules."""
-    return SigningKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
-
-
-@lru_cache(maxsize=64)
-def public_key(name: str) -> bytes:
-    return public_key_of(key_of(name))
-
-
-@lru_cache(maxsize=256)
-def plan_for(samples: int, updates: int, on_grid: bool) -> Plan:
-    sensitivity = 2 * CLIP / samples
-    event = Gaussian(sensitivity, 1.0, grid_for_mean(sensitivity, samples) if on_grid else None)
-    return Plan.fitting(BUDGET, event, accountant="zcdp", updates=updates)
-
-
-@lru_cache(maxsize=64)
-def meter_for(updates: int, on_grid: bool) -> Meter:
-    return Meter(BUDGET, updates, CLIP, on_grid=on_grid)
+def place_of(name: str) -> Place:
+    return Place(name, name, "127.0.0.1:7447", public_key_of(key_for_tests(name)))
 
 
 class FreshNoise:
@@ -92,17 +64,21 @@ class Machine:
     points: Batch  # those that it began with
     disk: Disk
     version: int
-    node: Node | None = None
+    agent: Participant | None = None
     life: Life | None = None
-    growth: OneBudget | None = None
     incarnation: int = 0
     is_wanted: bool = True  # whether it ought to run
     hung_until: int = 0
     wake_at: int | None = None
     sees: set[str] = field(default_factory=set)
+    verifier: Verifier = field(default_factory=Verifier)
+
+    @property
+    def node(self) -> Node | None:
+        return None if self.agent is None else self.agent.node
 
 
-class World:
+class FaultyWorld:
     """Runs events in the order of time. Every decision comes from `chance`, every digest from every event."""
 
     def __init__(
@@ -113,7 +89,7 @@ class World:
         privacy: PrivacyLabel,
         n_events: int,
         grows: bool,
-        parts: Parts,
+        bug: NoBug,
         folder: Path | None = None,
     ) -> None:
         self.chance = chance
@@ -130,8 +106,7 @@ class World:
         self.events_done = 0
         self.counts: Counter[str] = Counter()
         self.has_files = folder is not None
-        self._parts = parts
-        self._verifier = Verifier()
+        self._bug = bug
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._n_pushed = 0
         self._digest = hashlib.sha256()
@@ -182,8 +157,8 @@ class World:
         self.counts["lives"] += 1
         try:
             machine.life = Life(self._spends(machine), self._on_disk_of(machine))
-            machine.node = self._make_node(machine)
-            machine.node.start(self.now)
+            machine.agent = self._make_agent(machine, machine.life)
+            machine.agent.node.start(self.now)
         except Killed:
             self._bury(machine)
         except FlockwiseError as error:
@@ -222,93 +197,90 @@ class World:
 
     def _bury(self, machine: Machine) -> None:
         self._count(machine)
-        machine.node = machine.life = machine.growth = machine.wake_at = None
+        machine.agent = machine.life = machine.wake_at = None
         machine.sees = set()
         machine.hung_until = 0
         machine.disk.close()
         if machine.is_wanted:
             self.after(0.1 + self.chance.random(), lambda: self.boot(machine.name))
 
-    def _make_node(self, machine: Machine) -> Node:
-        name, parts = machine.name, self._parts
-        store = machine.disk.open_store()
-        points = joined([machine.points, *store.load().batches])
-        problem = SETTINGS.problem(points.features, points.targets)
-        keys = self._keys(machine)
-        clock = PoissonClock(TICK_RATE, randomness=self.chance)
-        signer = Signer(NETWORK, name, self.privacy, key_of(name))
-        protection, outbox = None, None
-        if self._spends(machine):
-            ledger = parts.ledger(machine.disk)
-            gate = self._gate(ledger, len(points.targets))
-            protection = Protection(gate, CLIP)
-            outbox = parts.gate_outbox(signer, gate, ledger, self.n_events)
-        agent = make_agent(
-            name, problem, {n: k.weight for n, k in keys.items()}, clock, protection=protection, now=self.now
+    def _make_agent(self, machine: Machine, life: Life) -> Participant:
+        noise: Noise = SecureNoise() if self.has_files else FreshNoise(self.chance)
+        resources = AgentResources(
+            machine.disk.open_store(),
+            lambda batch: None,  # only the first batch has a budget in a schedule
+            lambda batch: self._bug.open_ledger(machine.disk),
+            MemoryJournal,
+            noise,
+            _Tap(self, machine),
+            self.time,
+            machine.verifier,
+            lambda rate, limit: PoissonClock(rate, limit=limit, randomness=self.chance),
         )
-        if outbox is None:
-            outbox = parts.plain_outbox(signer, store, agent.model)
-        parts.change_agent(agent)
-        is_private = self.privacy == "dp"
-        if not is_private or self.grows:
-            machine.growth = OneBudget(SETTINGS, points, store, agent, protection, is_private=is_private)
-        intake = parts.intake(
-            name,
+        definition = AgentDefinition(
+            self._slice(machine), self._own_privacy(), machine.points, key_for_tests(machine.name)
+        )
+        agent = make_participant(definition, resources)
+        self._bug.change(agent.node)
+        watch_intake(agent.node.intake, self.watch, life)
+        return agent
+
+    def _own_privacy(self) -> NoPrivacy | OwnBudget:
+        """Points that come later are released with the others, or there are none and the plan is fixed."""
+        if self.privacy == "none":
+            return NoPrivacy()
+        return OwnBudget(
+            epsilon=BUDGET.epsilon,
+            delta=BUDGET.delta,
+            updates=self.n_events,
+            clip=CLIP,
+            growth="one_budget" if self.grows else "batches",
+        )
+
+    def _slice(self, machine: Machine) -> Neighborhood:
+        links = [
+            Link(**vars(place_of(other)), index=index, weight=weight)
+            for index, (other, weight) in enumerate(self._weights(machine.name).items())
+        ]
+        return Neighborhood(
             NETWORK,
+            1 + machine.version,
+            len(links),
+            place_of(machine.name),
             self.dimension,
-            [self.privacy],
-            keys,
-            MAGNITUDE_BOUND,
-            public_key=public_key(name),
-            clock=self.time.now,
-            verifier=self._verifier,
-        )
-        assert machine.life is not None
-        intake.watch, intake.life = self.watch, machine.life
-        return parts.node(
-            agent, clock, intake, outbox, store, _Tap(self, machine), self.time, version=machine.version
+            TICK_RATE,
+            tuple(links),
+            task_of(self.privacy).to_settings(),
         )
 
     def _spends(self, machine: Machine) -> bool:
         return self.privacy == "dp" and len(machine.points.targets) > 0
 
-    def _gate(self, ledger: Book, samples: int) -> Gate:
-        noise: Noise = SecureNoise() if self.has_files else FreshNoise(self.chance)
-        start = np.zeros(self.dimension)
-        if self.grows:
-            meter = meter_for(self.n_events, self.has_files)
-            return MeteredGate(meter, samples, ledger, noise, start=start)
-        return Gate(plan_for(samples, self.n_events, self.has_files), ledger, noise, start=start)
-
     def _new_disk(self, name: str, folder: Path | None) -> Disk:
         return MemoryDisk(name) if folder is None else FileDisk(name, folder / name)
-
-    def _keys(self, machine: Machine) -> dict[str, NeighborKey]:
-        ties = self._keys_of(machine.name)
-        return {other: NeighborKey(public_key(other), weight) for other, weight in ties.items()}
 
     # Data
 
     def add_points(self, name: str, batch: Batch) -> None:
         """New points arrive at an agent, if it can take any."""
         machine = self.machines[name]
-        growth = machine.growth
-        if growth is None or (self.privacy == "dp" and not self._spends(machine)):
+        agent, is_private = machine.agent, self.privacy == "dp"
+        if agent is None or (is_private and not (self.grows and self._spends(machine))):
             return
         self._note(f"points for {name}")
         self.counts["arrivals"] += 1
 
         def add() -> None:
             with suppress(NetworkError):  # the disk failed: who brings the points is told
-                growth.add(batch.features, batch.targets, self.now)
+                agent.own.add_data(batch.features, batch.targets)
 
         self._guarded(machine, add)
 
     def points_of(self, name: str) -> Batch:
         """What a living agent learns from."""
-        growth = self.machines[name].growth
-        assert growth is not None
-        return growth.points
+        agent = self.machines[name].agent
+        assert agent is not None
+        return agent.own.growth.points
 
     def check_budgets(self) -> None:
         """What every ledger says was charged fits the budget."""
@@ -329,12 +301,12 @@ class World:
         machine.version = version
         node = machine.node
         if node is not None:
-            keys = self._keys(machine)
+            keys = self._slice(machine).keys()
             machine.sees &= keys.keys()
             assert machine.life is not None
             for left in machine.life.up.keys() - keys.keys():
                 machine.life.on_presence(left, None)
-            self._guarded(machine, lambda: node.set_neighbors(keys, version))
+            self._guarded(machine, lambda: node.set_neighbors(keys, 1 + version))
         self.look_around()
 
     # The network
@@ -342,21 +314,21 @@ class World:
     def publish(self, machine: Machine, data: bytes) -> None:
         self._watch_sent(machine, data)
         for other in sorted(self.machines):
-            if other != machine.name and machine.name in self._keys_of(other):
-                self._post(Letter(machine.name, other, "published", data))
+            if other != machine.name and machine.name in self._weights(other):
+                self._post(Packet(machine.name, other, "published", data))
 
     def send(self, machine: Machine, receiver: str, data: bytes) -> None:
         mine = open_greeting(data, len(data)).mine
         if mine is not None:
             self._watch_sent(machine, mine)
-        self._post(Letter(machine.name, receiver, "greeting", data))
+        self._post(Packet(machine.name, receiver, "greeting", data))
 
-    def inject(self, letter: Letter) -> None:
+    def inject(self, packet: Packet) -> None:
         """Bytes of the adversary."""
-        self._note(f"inject {letter.sender} {letter.receiver} {letter.kind}")
-        self._deliver(letter, self.machines[letter.receiver].incarnation)
+        self._note(f"inject {packet.sender} {packet.receiver} {packet.kind}")
+        self._deliver(packet, self.machines[packet.receiver].incarnation)
 
-    def _keys_of(self, name: str) -> dict[str, float]:
+    def _weights(self, name: str) -> dict[str, float]:
         return self.rosters[self.machines[name].version].neighbors_of(name)
 
     def _watch_sent(self, machine: Machine, data: bytes) -> None:
@@ -371,33 +343,33 @@ class World:
         self.watch.on_sent(machine.name, data, was_written, machine.life)
         self.recorded.append((machine.name, data))
 
-    def _post(self, letter: Letter) -> None:
-        if not self._is_connected(letter.sender, letter.receiver):
+    def _post(self, packet: Packet) -> None:
+        if not self._is_connected(packet.sender, packet.receiver):
             return
-        incarnation = self.machines[letter.receiver].incarnation
-        for delay, arriving in arrivals(letter, self.weather, self.chance):
+        incarnation = self.machines[packet.receiver].incarnation
+        for delay, arriving in arrivals(packet, self.weather, self.chance):
             self.at(self.now + delay, lambda arriving=arriving: self._deliver(arriving, incarnation))
 
-    def _deliver(self, letter: Letter, incarnation: int) -> None:
+    def _deliver(self, packet: Packet, incarnation: int) -> None:
         """A connection ends with either process: nothing reaches a later life of the receiver."""
-        machine = self.machines[letter.receiver]
+        machine = self.machines[packet.receiver]
         if machine.node is None or machine.incarnation != incarnation:
             return
         if machine.hung_until > self.now:
-            self.at(machine.hung_until, lambda: self._deliver(letter, incarnation))
+            self.at(machine.hung_until, lambda: self._deliver(packet, incarnation))
             return
-        self._note(f"{letter.kind} {letter.sender} {letter.receiver}", letter.data)
+        self._note(f"{packet.kind} {packet.sender} {packet.receiver}", packet.data)
         node = machine.node
-        receive = node.on_published if letter.kind == "published" else node.on_greeting
-        self._guarded(machine, lambda: receive(letter.sender, letter.data))
+        receive = node.on_published if packet.kind == "published" else node.on_greeting
+        self._guarded(machine, lambda: receive(packet.sender, packet.data))
 
     def _is_connected(self, one: str, other: str) -> bool:
         return (
             frozenset((one, other)) not in self.cut
             and self.machines[one].node is not None
             and self.machines[other].node is not None
-            and one in self._keys_of(other)
-            and other in self._keys_of(one)
+            and one in self._weights(other)
+            and other in self._weights(one)
         )
 
     def look_around(self) -> None:
@@ -406,7 +378,7 @@ class World:
             machine = self.machines[name]
             if machine.node is None:
                 continue
-            for other in sorted(self._keys_of(name)):
+            for other in sorted(self._weights(name)):
                 is_up = other in self.machines and self._is_connected(name, other)
                 if is_up != (other in machine.sees):
                     (machine.sees.add if is_up else machine.sees.discard)(other)
@@ -420,7 +392,7 @@ class World:
             if node is not None and machine.incarnation == incarnation:
                 self._note(f"{machine.name} sees {other} {is_up}")
                 assert machine.life is not None
-                if other in self._keys_of(machine.name):  # news of one that has just left say nothing
+                if other in self._weights(machine.name):  # news of one that has just left say nothing
                     machine.life.on_presence(other, self.now if is_up else None)
                 self._guarded(machine, lambda: node.on_presence(other, is_up))
 
@@ -433,7 +405,7 @@ class World:
         """A call that the agent may not survive."""
         try:
             call()
-            self._parts.after_call(machine.disk)
+            self._bug.after_call(machine.disk)
         except Killed:
             self._note(f"{machine.name} dies")
             self.counts["died at a write"] += 1
@@ -502,7 +474,7 @@ class World:
 class _Tap:
     """The transport of one node: it belongs to a life, and the dead do not send."""
 
-    def __init__(self, world: World, machine: Machine) -> None:
+    def __init__(self, world: FaultyWorld, machine: Machine) -> None:
         self._world = world
         self._machine = machine
 

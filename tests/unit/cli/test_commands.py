@@ -89,7 +89,10 @@ def test_the_demo_writes_what_is_agreed(tmp_path):
     }
     assert "private (own)" in result.stdout
     assert "(ε = 1, δ = 1e-05) differential privacy" in result.stderr
-    assert "NOT covered, because derived from private data: the graph, built from targets" in result.stderr
+    assert (
+        "NOT covered, because derived from private data or of unknown origin: the graph, built from targets"
+        in result.stderr
+    )
     assert "The other rows are not differentially private" in result.stderr
 
 
@@ -105,7 +108,7 @@ def test_simulate_learns_from_a_table(rooms):
     models = pq.read_table(out / "models.parquet")
     run = Trajectory.load(out / "run.npz")
     assert models.column("agent").to_pylist() == list(run.agent_names)
-    np.testing.assert_array_equal(models.column("coefficient_0").to_numpy(), run.models[:, 0])
+    np.testing.assert_array_equal(models.column(run.feature_names[0]).to_numpy(), run.models[:, 0])
     assert "taken as public" in (out / "report.html").read_text()
 
 
@@ -147,7 +150,7 @@ def test_a_graph_without_edges_has_a_report_without_global(quick, tmp_path):
     edgeless = QUICK.replace('from = "targets"', 'from = "targets"\nthreshold = 1.0')
     quick.write_text(edgeless)
     experiment = build(Config.read(quick))
-    assert experiment.problem.graph.n_edges == 0
+    assert experiment.problem.neighbors.n_edges == 0
     assert [run.method for run in simulate_module._baselines(experiment, wanted=True)] == ["local"]
     quick.write_text(edgeless.replace('name = "cd"\nupdates = 10', 'name = "local"'))
     result = invoke("simulate", quick, "--out", tmp_path / "out")

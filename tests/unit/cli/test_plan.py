@@ -32,7 +32,7 @@ def document(tmp_path, **options):
     return json.loads(file.read_text())
 
 
-def test_the_document_of_l1(tmp_path):
+def test_in_l1_the_document_states_laplace_noise_by_accountant(tmp_path):
     made = document(tmp_path, norm="l1", bound=3.0)
     assert {key: made[key] for key in PAPER} == PAPER
     assert made["sensitivity"] == pytest.approx(2 * 3.0 / 50)
@@ -46,7 +46,7 @@ def test_the_document_of_l1(tmp_path):
         assert row["noise_std"] == pytest.approx(math.sqrt(2) * row["noise_scale"])
 
 
-def test_the_document_of_l2_which_is_the_default(tmp_path):
+def test_in_l2_the_default_the_document_states_gaussian_noise_by_accountant(tmp_path):
     made = document(tmp_path)
     assert (made["norm"], made["bound"]) == ("l2", 1.0)
     found = made["accountants"]

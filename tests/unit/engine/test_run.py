@@ -10,11 +10,12 @@ from tests.support import random_problem
 from flockwise.engine import Conditions, simulate
 from flockwise.engine.schedule import time_of_tick
 from flockwise.engine.state import first_ticks
-from flockwise.errors import ResumeError, SimulationError
-from flockwise.method import CoordinateDescent, Global, Local, ModelPropagation
-from flockwise.objective import CollaborativeObjective, Problem, solve_local_models, solve_optimum
+from flockwise.errors import DataError, ResumeError, SimulationError
+from flockwise.method import CoordinateDescent, Global, Local, ModelPropagation, step
+from flockwise.objective import CollaborativeObjective, Objective, Problem, PropagationObjective
 from flockwise.randomness.clocks import NEVER, TIME_UNIT, tick_gap
-from flockwise.results.trajectory import Trajectory
+from flockwise.results import Trajectory
+from flockwise.solve import solve_local_models, solve_optimum
 
 HARSH = Conditions(delay=0.5, loss=0.2, offline_share=0.3, offline_length=1.5, joins={3: 2.0})
 SAVED: dict[str, Any] = {"updates": 20, "seed": 3}
@@ -25,22 +26,22 @@ def problem():
     return random_problem(4, n_agents=30, density=0.2)
 
 
-def test_stop_after_updates(problem):
+def test_a_run_stops_after_so_many_updates_of_everyone(problem):
     run = simulate(problem, CoordinateDescent(), updates=7)
     assert (run.updates == 7).all()
     assert run.stopped == "updates"
     assert run.final.ticks == 7 * problem.n_agents
-    assert run.final.vectors == 7 * problem.graph.neighbors.size
+    assert run.final.vectors == 7 * problem.neighbors.neighbors.size
     assert run.final.bytes == run.final.vectors * problem.dimension * 8
 
 
-def test_first_broadcasts_count(problem):
+def test_first_broadcasts_are_counted(problem):
     run = simulate(problem, CoordinateDescent("local"), updates=2)
-    assert run.records[0].vectors == problem.graph.neighbors.size
-    assert run.final.vectors == 3 * problem.graph.neighbors.size
+    assert run.records[0].vectors == problem.neighbors.neighbors.size
+    assert run.final.vectors == 3 * problem.neighbors.neighbors.size
 
 
-def test_stop_after_ticks_is_exact(problem):
+def test_a_run_stops_after_exactly_so_many_ticks_of_all_agents(problem):
     for ticks in (1, 29, 400):
         run = simulate(problem, CoordinateDescent(), ticks=ticks, seed=5)
         assert run.final.ticks == ticks
@@ -48,16 +49,17 @@ def test_stop_after_ticks_is_exact(problem):
 
 
 def test_time_of_a_tick_is_found_from_the_clocks_alone():
-    table, seed, n_agents = Conditions().table(40), 8, 40
+    table, seed, n_agents = Conditions().table(np.arange(40)), 8, 40
     times = np.cumsum(
         [[tick_gap(np.uint64(seed), i, k) for k in range(60)] for i in range(n_agents)], axis=1
     ).ravel()
-    clocks = first_ticks(table, np.uint64(seed), n_agents), np.zeros(n_agents, np.int64)
+    ids = np.arange(n_agents)
+    clocks = ids, first_ticks(table, np.uint64(seed), ids), np.zeros(n_agents, np.int64)
     for n_ticks in (1, 2, 39, 500):
         assert time_of_tick(n_ticks, table, seed, NEVER, *clocks) == np.sort(times)[n_ticks - 1]
 
 
-def test_whichever_stop_comes_first(problem):
+def test_a_run_stops_by_whichever_limit_comes_first(problem):
     cases = {
         "updates": {"ticks": 61, "updates": 2},
         "ticks": {"ticks": 59, "updates": 2, "time": 1000.0},
@@ -72,10 +74,10 @@ def test_whichever_stop_comes_first(problem):
     [
         ({"updates": 2.5}, "updates must be a whole number from 1 on, got updates=2.5"),
         ({"ticks": 0}, "ticks must be a whole number from 1 on, got ticks=0"),
-        ({"time": math.inf}, "time must be from 1e-06 to"),
-        ({"updates": 1, "record_every": 1e9}, "record_every must be from"),
+        ({"time": math.inf}, "time must be a number from 1e-6 to"),
+        ({"updates": 1, "record_every": 1e9}, "record_every must be a number from"),
         ({"updates": 1, "seed": 1.5}, "seed must be a whole number"),
-        ({"tolerance": 0.0}, "tolerance must be between 0 and 1"),
+        ({"tolerance": 0.0}, "tolerance must be a number between 0 and 1"),
     ],
 )
 def test_bad_stops_are_refused(problem, wrong, message):
@@ -119,7 +121,7 @@ def test_the_reference_engine_keeps_single_precision():
     assert [r.bytes for r in runs[0].records] == [r.bytes for r in runs[1].records]
 
 
-def test_barriers_cut_time(problem):
+def test_a_record_comes_after_all_ticks_before_it_and_no_others(problem):
     """All ticks before a record are done, none after: the count is that of the clocks."""
     run = simulate(problem, CoordinateDescent(), time=6, record_every=1.5, seed=2)
     assert run.column("time").tolist() == [0, 1.5, 3, 4.5, 6]
@@ -151,6 +153,65 @@ def test_a_settled_run_stays_as_it_is_when_resumed(problem):
 def test_some_stop_is_needed(problem):
     with pytest.raises(SimulationError, match="say when to stop"):
         simulate(problem, CoordinateDescent())
+
+
+def test_a_tolerance_needs_records_to_compare(problem):
+    with pytest.raises(SimulationError, match="give record_every as well"):
+        simulate(problem, CoordinateDescent(), tolerance=0.1, record_every=None)
+
+
+def test_a_method_that_needs_neighbors_refuses_a_problem_without_a_graph(problem):
+    alone = Problem(problem.population)
+    with pytest.raises(SimulationError, match="method 'cd' needs neighbors"):
+        simulate(alone, CoordinateDescent(), updates=1)
+    assert np.array_equal(simulate(alone, Local()).models, solve_local_models(problem))
+
+
+def test_every_record_is_handed_over_as_it_is_taken(problem):
+    """Also by a run that goes on: it hands over the new ones alone."""
+    seen = []
+    run = simulate(problem, CoordinateDescent(), time=4.5, on_record=seen.append)
+    assert tuple(seen) == run.records
+    assert [record.time for record in seen] == [0, 1, 2, 3, 4, 4.5]
+    resumed = simulate(problem, CoordinateDescent(), time=6, resume=run, on_record=seen.append)
+    assert [record.time for record in seen[len(run.records) :]] == [5, 6]
+    assert resumed.records == (*seen[:5], *seen[-2:])
+    seen.clear()
+    local = simulate(problem, Local(), on_record=seen.append)
+    assert tuple(seen) == local.records
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+def test_measures_of_ones_own_are_recorded_as_means_over_agents(problem, engine, tmp_path):
+    """An agent for which there is nothing to measure, NaN, does not count."""
+
+    def largest(models):
+        return np.abs(models).max(axis=1)
+
+    def of_some(models):
+        return np.where(np.arange(len(models)) < 3, models[:, 0], np.nan)
+
+    measures = {"largest": largest, "of some": of_some}
+    run = simulate(problem, CoordinateDescent(), engine=engine, updates=3, measures=measures)
+    assert run.column("largest")[0] == 0
+    assert run.column("largest")[-1] == pytest.approx(largest(run.models).mean(), rel=1e-12)
+    assert run.final.measures["of some"] == pytest.approx(run.models[:3, 0].mean(), rel=1e-12)
+    run.save(tmp_path / "run.npz")
+    loaded = Trajectory.load(tmp_path / "run.npz")
+    assert np.array_equal(loaded.column("largest"), run.column("largest"))
+    with pytest.raises(DataError, match=r"there are .*largest, of some"):
+        run.column("smallest")
+
+
+def test_one_step_is_one_update_of_the_reference_engine(problem):
+    """From everyone's start, by whoever ticks first; also for an agent without neighbors."""
+    lonely = random_problem(4, n_agents=30, density=0.0)
+    start = np.random.default_rng(0).normal(size=(30, problem.dimension))
+    for task in (problem, lonely):
+        run = simulate(task, CoordinateDescent(start), engine="reference", ticks=1, seed=5)
+        (agent,) = np.flatnonzero(run.updates).tolist()
+        np.testing.assert_allclose(step(task, start, agent), run.models[agent], rtol=1e-14, atol=1e-15)
+        assert not np.array_equal(run.models[agent], start[agent])
 
 
 @pytest.mark.parametrize("engine", ["cpu", "reference"])
@@ -207,7 +268,8 @@ def test_baselines_share_the_same_trajectory(problem):
 def test_propagation_reaches_its_own_optimum(problem):
     method = ModelPropagation()
     run = simulate(problem, method, updates=200)
-    objective = method.prepare(problem).objective()
+    objective = method.prepare(problem, 0).objective
+    assert isinstance(objective, PropagationObjective)
     assert np.abs(objective.gradient(run.models)).max() < 1e-10
 
 
@@ -256,7 +318,7 @@ class LogCosh(NamedTuple):
 
 def test_a_loss_of_ones_own_works_in_every_engine():
     base = random_problem(2, n_agents=10)
-    problem = Problem(base.population, base.graph, LogCosh(1.5))
+    problem = Problem(base.population, base.graph, Objective(LogCosh(1.5)))
     runs = [
         simulate(problem, CoordinateDescent(), updates=10, engine=engine) for engine in ("cpu", "reference")
     ]

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from tests.support import random_problem
 
-from flockwise.engine import Conditions
-from flockwise.engine.cpu import CpuEngine
-from flockwise.engine.gossip_cpu import GossipCpuEngine
-from flockwise.engine.sweeps import Workspace
+from flockwise.engine import RunSettings
+from flockwise.engine.cpu.descent_run import DescentRun
+from flockwise.engine.cpu.meetings_run import MeetingsRun
+from flockwise.engine.cpu.sweeps import Workspace
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, GossipADMM
+from flockwise.method.rules import Descent, Meetings
 from flockwise.objective import Problem
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
@@ -22,14 +23,15 @@ ROOT = Path(__file__).resolve().parents[3]
 N_AGENTS, LIMIT = 16, 7
 
 
-def engine_for(kind: str, graph: SimilarityGraph, threads: int) -> CpuEngine | GossipCpuEngine:
+def run_of(kind: str, graph: SimilarityGraph, threads: int) -> DescentRun | MeetingsRun:
     other = random_problem(2, n_agents=graph.n_agents)
-    problem = Problem(other.population, graph, other.loss, tradeoff=0.7)
-    table = Conditions().table(graph.n_agents)
-    options = {"seed": 5, "limit": LIMIT, "ideal": True, "threads": threads}
-    if kind == "gossip":
-        return GossipCpuEngine(GossipADMM(0.2, start="zeros").prepare(problem), table, **options)
-    return CpuEngine(CoordinateDescent().prepare(problem), table, **options)
+    problem = Problem(other.population, graph, other.objective)
+    method = GossipADMM(0.2, start="zeros") if kind == "gossip" else CoordinateDescent()
+    rule, settings = method.prepare(problem, 5).rule, RunSettings(seed=5, limit=LIMIT, threads=threads)
+    if isinstance(rule, Meetings):
+        return MeetingsRun(rule, settings)
+    assert isinstance(rule, Descent)
+    return DescentRun(rule, settings)
 
 
 def with_edges(edges: list[list[int]]) -> SimilarityGraph:
@@ -37,9 +39,9 @@ def with_edges(edges: list[list[int]]) -> SimilarityGraph:
 
 
 GRAPHS = {
-    "nobody": random_problem(0, n_agents=N_AGENTS, density=0.0).graph,
-    "few": random_problem(0, n_agents=N_AGENTS, density=0.15).graph,
-    "everybody": random_problem(0, n_agents=N_AGENTS, density=1.0).graph,
+    "nobody": random_problem(0, n_agents=N_AGENTS, density=0.0).neighbors,
+    "few": random_problem(0, n_agents=N_AGENTS, density=0.15).neighbors,
+    "everybody": random_problem(0, n_agents=N_AGENTS, density=1.0).neighbors,
     "pairs": with_edges([[agent, agent + 1] for agent in range(0, N_AGENTS, 2)]),
     "star": with_edges([[0, leaf] for leaf in range(1, N_AGENTS)]),
 }
@@ -54,16 +56,16 @@ def counted_afresh(graph: SimilarityGraph, ticks) -> np.ndarray:
 
 
 def check_one_call(kind: str, graph: SimilarityGraph, threads: int) -> None:
-    engine = engine_for(kind, graph, threads)
+    run = run_of(kind, graph, threads)
     for until in (2 * TIME_UNIT, NEVER - 1):
-        assert engine.advance(until), "ticks were left though nothing stood in their way"
-        counts = workspace_of(engine).earlier
-        np.testing.assert_array_equal(counts, counted_afresh(graph, engine.next_ticks))
-    assert (engine.updates == LIMIT).all()
+        assert run.advance(until).done, "ticks were left though nothing stood in their way"
+        counts = workspace_of(run).earlier
+        np.testing.assert_array_equal(counts, counted_afresh(graph, run.state()["next_ticks"]))
+    assert (run.updates == LIMIT).all()
 
 
-def workspace_of(engine) -> Workspace:
-    return engine._team._work
+def workspace_of(run) -> Workspace:
+    return run._team._work
 
 
 @pytest.mark.parametrize("threads", [1, 3])

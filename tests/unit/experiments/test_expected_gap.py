@@ -7,7 +7,8 @@ import pytest
 from experiments.expected_gap import expected_gaps, optimum, ring_problem
 
 from flockwise.method.descent import descent_update
-from flockwise.objective import CollaborativeObjective, LocalObjective, solve_optimum
+from flockwise.objective import CollaborativeObjective, LocalObjective
+from flockwise.solve import solve_optimum
 
 TICKS = 12
 
@@ -16,7 +17,7 @@ def simulated_gaps(problem, std, runs):
     """Gaps in the end of runs from zero models, with normal noise."""
     random = np.random.default_rng(1)
     value, best = CollaborativeObjective(problem).value, solve_optimum(problem).value
-    shares = problem.graph.to_scipy().toarray() / problem.graph.degrees[:, None]
+    shares = problem.neighbors.to_scipy().toarray() / problem.neighbors.degrees[:, None]
     gaps = []
     for _ in range(runs):
         models = np.zeros((problem.n_agents, problem.dimension))

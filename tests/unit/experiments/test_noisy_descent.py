@@ -11,14 +11,15 @@ from tests.support import random_problem
 
 from flockwise.data import linear_classification
 from flockwise.graph import angular_graph
-from flockwise.objective import Problem, solve_optimum
+from flockwise.objective import Problem
+from flockwise.solve import solve_optimum
 
 
 def test_without_noise_it_descends_to_the_optimum():
     problem = random_problem(0, n_agents=8, density=0.8, max_samples=6)
     start = np.zeros((problem.n_agents, problem.dimension))
     models = noisy_descent(problem, start, np.zeros((problem.n_agents, 400)), seed=0)
-    linked = problem.graph.degrees > 0
+    linked = problem.neighbors.degrees > 0
     np.testing.assert_allclose(models[linked], solve_optimum(problem).models[linked], atol=1e-3)
     assert (start == 0).all()
 

@@ -22,4 +22,4 @@ def test_the_medium_graph_has_as_many_neighbors_as_the_papers_curves_imply():
     share = (by_vectors[12_000] - by_iterations[500]) / (by_iterations[1000] - by_iterations[500])
     implied = 12_000 / (500 + 500 * share)
     problem = draw_instance("medium", 1_000_000, 1, 1.0).problem
-    assert problem.graph.neighbor_counts.mean() == pytest.approx(implied, abs=1.0)
+    assert problem.neighbors.neighbor_counts.mean() == pytest.approx(implied, abs=1.0)

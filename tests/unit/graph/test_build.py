@@ -84,7 +84,7 @@ class TestAngular:
             angular_graph(vectors, **options)
 
     def test_source(self):
-        assert angular_graph(normal(5, 2)).source.private
+        assert angular_graph(normal(5, 2)).source.status == "unknown"
         source = angular_graph(normal(5, 2), source="targets").source
         assert (source.kind, source.private) == ("targets", True)
         assert source.description == "angular kernel, gamma 0.1, threshold 0.01"

@@ -19,7 +19,7 @@ def test_csv(tmp_path):
     graph = read_edges(csv(tmp_path, GOOD), NAMES)
     assert graph.to_scipy().toarray()[0].tolist() == [0, 0.5, 2, 0]
     assert graph.isolated.tolist() == [3]
-    assert graph.source == GraphSource("edges", "edges.csv", private=False)
+    assert graph.source == GraphSource("edges", "edges.csv")
 
 
 def test_parquet_with_integer_agents(tmp_path):
@@ -65,7 +65,7 @@ def test_bad_rows_are_refused_by_row_and_agents(tmp_path, rows, match):
 
 
 def test_missing_column(tmp_path):
-    with pytest.raises(GraphError, match="column 'weight' is missing; the columns are 'source', 'target'"):
+    with pytest.raises(GraphError, match="there is no column 'weight'; the columns are 'source', 'target'"):
         read_edges(csv(tmp_path, "source,target\nanna,bob\n"), NAMES)
 
 

@@ -224,14 +224,25 @@ class TestNetworkx:
 
 
 class TestSource:
-    @pytest.mark.parametrize("kind", ["models", "targets", "ratings", "vectors"])
+    @pytest.mark.parametrize("kind", ["models", "targets", "ratings"])
     def test_private_kinds_cannot_be_declared_public(self, kind):
-        assert GraphSource(kind, private=False).private
+        assert GraphSource(kind, private=False).status == "private"
 
-    @pytest.mark.parametrize("kind", ["profiles", "edges", "matrix", "random"])
-    def test_other_kinds_are_private_only_when_told(self, kind):
-        assert not GraphSource(kind).private
-        assert GraphSource(kind, private=True).private
+    @pytest.mark.parametrize("kind", ["profiles", "random", "complete"])
+    def test_public_kinds_are_private_only_when_told(self, kind):
+        assert GraphSource(kind).status == "public"
+        assert GraphSource(kind, private=True).status == "private"
+
+    @pytest.mark.parametrize("kind", ["vectors", "edges", "matrix"])
+    def test_other_kinds_are_of_unknown_origin_until_someone_says_what_they_are(self, kind):
+        assert GraphSource(kind).status == "unknown"
+        assert not GraphSource(kind).origin.is_covered
+        assert GraphSource(kind, private=False).status == "public"
+        assert GraphSource(kind, private=True).status == "private"
+
+    def test_a_matrix_taken_out_of_a_graph_made_from_models_does_not_become_public(self):
+        graph = SimilarityGraph.from_scipy(TRIANGLE_AND_ONE, "models")
+        assert not SimilarityGraph.from_scipy(graph.to_scipy()).source.origin.is_covered
 
     def test_describe_says_that_it_is_derived_from_private_data(self):
         graph = SimilarityGraph.from_scipy(TRIANGLE_AND_ONE, "models")

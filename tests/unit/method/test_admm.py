@@ -9,23 +9,16 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from flockwise.data import Population, linear_classification
-from flockwise.engine.conditions import Conditions
-from flockwise.engine.gossip_reference import GossipReferenceEngine
-from flockwise.engine.gossip_state import chosen_edge
-from flockwise.engine.run import simulate
-from flockwise.engine.sweeps import Network
+from flockwise.engine import Conditions, RunSettings, simulate
+from flockwise.engine.meetings_state import chosen_edge
+from flockwise.engine.reference.meetings import MeetingsRun
 from flockwise.errors import SimulationError
 from flockwise.graph import SimilarityGraph, angular_graph
 from flockwise.method import CoordinateDescent, GossipADMM, paper_vectors
-from flockwise.method.admm import COPY, OWN, agree
-from flockwise.objective import (
-    CollaborativeObjective,
-    LocalObjective,
-    Problem,
-    Quadratic,
-    solve_optimum,
-)
-from flockwise.randomness.clocks import NEVER
+from flockwise.method.admm import COPY, OWN, agree, part_of
+from flockwise.method.rules import Meetings
+from flockwise.objective import CollaborativeObjective, LocalObjective, Objective, Problem, Quadratic
+from flockwise.solve import solve_optimum
 
 N_AGENTS, DIMENSION = 7, 3
 # Agent 6 has no neighbor; agent 5 has no data.
@@ -42,13 +35,19 @@ def small_problem(loss=Quadratic(), edges=EDGES, weights=WEIGHTS, **settings):  
         targets = np.where(targets >= 0, 1.0, -1.0)
     population = Population.packed(features, targets, np.concatenate(([0], np.cumsum(counts))))
     graph = SimilarityGraph.from_edges(N_AGENTS, np.reshape(edges, (-1, 2)), weights)
-    return Problem(population, graph, loss, **settings)
+    return Problem(population, graph, Objective(loss, **settings))
+
+
+def rule_of(method, problem):
+    rule = method.prepare(problem, 0).rule
+    assert isinstance(rule, Meetings)
+    return rule
 
 
 def part_of_eq_2(problem, agent, model, copies):
     """¼ Σ_j W_ij‖Θ_i − Θ_i^j‖² + μ D_ii c_i ℒ_i(Θ_i), word by word."""
-    _, weights = problem.graph.neighbors_of(agent)
-    data_weight = problem.tradeoff * problem.graph.degrees[agent] * problem.confidences[agent]
+    _, weights = problem.neighbors.neighbors_of(agent)
+    data_weight = problem.tradeoff * problem.neighbors.degrees[agent] * problem.confidences[agent]
     own_term = data_weight * LocalObjective.of_agent(problem, agent).value(model)
     return 0.25 * weights @ ((model - copies) ** 2).sum(axis=1) + own_term
 
@@ -56,9 +55,9 @@ def part_of_eq_2(problem, agent, model, copies):
 def quadratic_optimum(problem):
     """Eq. (2) with the quadratic loss as one dense linear system; Eq. (1) for agents without neighbors."""
     size, penalties, counts = problem.dimension, problem.l2_penalties, problem.population.sample_counts
-    degrees = problem.graph.degrees
+    degrees = problem.neighbors.degrees
     pulls = np.where(degrees > 0, problem.pulls * degrees, 1.0)
-    system = np.kron(problem.graph.laplacian().toarray(), np.eye(size))
+    system = np.kron(problem.neighbors.laplacian().toarray(), np.eye(size))
     right = np.zeros(problem.n_agents * size)
     for agent in range(problem.n_agents):
         features, targets = problem.population.samples(agent)
@@ -75,17 +74,18 @@ def test_the_parts_sum_to_eq_2_where_the_copies_are_true():
     problem = small_problem(tradeoff=0.7)
     models = np.random.default_rng(0).standard_normal((N_AGENTS, DIMENSION))
     parts = [
-        part_of_eq_2(problem, i, models[i], models[problem.graph.neighbors_of(i)[0]]) for i in range(N_AGENTS)
+        part_of_eq_2(problem, i, models[i], models[problem.neighbors.neighbors_of(i)[0]])
+        for i in range(N_AGENTS)
     ]
     assert sum(parts) == pytest.approx(CollaborativeObjective(problem).value(models), rel=1e-12)
 
 
 @pytest.mark.parametrize("agent", [1, 5])
-def test_an_agent_minimises_its_part_of_the_augmented_lagrangian(agent):
+def test_an_agent_minimizes_its_part_of_the_augmented_lagrangian(agent):
     """Own model and copies together, as scipy finds them without any elimination."""
     problem, penalty = small_problem(tradeoff=0.7), 0.4
     random = np.random.default_rng(agent)
-    n_neighbors = int(problem.graph.neighbor_counts[agent])
+    n_neighbors = int(problem.neighbors.neighbor_counts[agent])
     auxiliary, duals = random.standard_normal((2, n_neighbors, 2, DIMENSION))
 
     def lagrangian(flat):
@@ -97,7 +97,7 @@ def test_an_agent_minimises_its_part_of_the_augmented_lagrangian(agent):
         return value
 
     best = optimize.minimize(lagrangian, np.zeros((n_neighbors + 1) * DIMENSION), options={"gtol": 1e-7}).x
-    part = GossipADMM(penalty, gradient_steps=500, start="zeros").prepare(problem).part(agent)
+    part = part_of(rule_of(GossipADMM(penalty, gradient_steps=500, start="zeros"), problem), agent)
     model, copies = part.minimize(np.zeros(DIMENSION), auxiliary, duals)
     np.testing.assert_allclose(model, best[:DIMENSION], atol=1e-5)
     np.testing.assert_allclose(copies.ravel(), best[DIMENSION:], atol=1e-5)
@@ -106,12 +106,12 @@ def test_an_agent_minimises_its_part_of_the_augmented_lagrangian(agent):
 def test_the_step_is_one_over_the_largest_curvature_of_the_part():
     problem = small_problem(tradeoff=5.0)
     objective = LocalObjective.of_agent(problem, 1)
-    gossip = GossipADMM(0.05, gradient_steps=1, start="zeros").prepare(problem)
+    rule = rule_of(GossipADMM(0.05, gradient_steps=1, start="zeros"), problem)
     hessian = np.column_stack(
         [objective.gradient(unit) - objective.gradient(np.zeros(DIMENSION)) for unit in np.eye(DIMENSION)]
     )
-    smoothness = np.linalg.eigvalsh(gossip.data_weights[1] * hessian)[-1] + gossip.stiffness[1]
-    assert gossip.step_sizes[1] == pytest.approx(1 / smoothness, rel=1e-9)
+    smoothness = np.linalg.eigvalsh(rule.data_weights[1] * hessian)[-1] + rule.stiffness[1]
+    assert rule.step_sizes[1] == pytest.approx(1 / smoothness, rel=1e-9)
 
 
 def test_the_ends_of_an_edge_agree_where_the_lagrangian_is_smallest_in_z():
@@ -139,7 +139,7 @@ def test_the_limit_of_the_quadratic_loss_is_its_linear_system(penalty):
 def synthetic_problem(dimension, n_agents, tradeoff):
     task = linear_classification(n_agents, dimension, seed=1, max_samples=40, test_samples=1)
     graph = angular_graph(task.targets, threshold="connected", source="targets")
-    return Problem(task.train, graph, tradeoff=tradeoff)
+    return Problem(task.train, graph, Objective(tradeoff=tradeoff))
 
 
 def test_at_dimension_20_admm_reaches_the_optimum_with_more_ticks_than_coordinate_descent():
@@ -172,16 +172,16 @@ def test_an_agent_with_nothing_to_follow_stays_where_it_started():
     np.testing.assert_array_equal(run.models[5], start[5])
 
 
-def test_vectors_of_both_counts():
+def test_vectors_are_counted_as_they_are_sent_and_as_the_paper_counts_them():
     problem = small_problem()
     directed_edges, linked_agents, updates = 2 * len(EDGES), N_AGENTS - 1, 5
     public = simulate(problem, GossipADMM(start="zeros"), updates=updates)
     assert public.final.vectors == 4 * linked_agents * updates
-    assert paper_vectors(public)[-1] == 8 * linked_agents * updates
+    assert paper_vectors(public.column("vectors"))[-1] == 8 * linked_agents * updates
     private = simulate(problem, GossipADMM(start=np.ones((N_AGENTS, DIMENSION))), updates=updates)
     assert private.records[0].vectors == directed_edges
     assert private.final.vectors == directed_edges + 4 * linked_agents * updates
-    assert paper_vectors(private)[-1] == directed_edges + 8 * linked_agents * updates
+    assert paper_vectors(private.column("vectors"))[-1] == directed_edges + 8 * linked_agents * updates
 
 
 @settings(max_examples=30)
@@ -191,8 +191,8 @@ def test_meetings_that_share_no_agent_commute(data):
     problem = small_problem()
     directed = list(
         zip(
-            np.repeat(np.arange(N_AGENTS), problem.graph.neighbor_counts),
-            problem.graph.neighbors,
+            np.repeat(np.arange(N_AGENTS), problem.neighbors.neighbor_counts),
+            problem.neighbors.neighbors,
             strict=True,
         )
     )
@@ -202,25 +202,20 @@ def test_meetings_that_share_no_agent_commute(data):
     seed = data.draw(st.integers(0, 2**64 - 1))
     results = []
     for order in ((first, second), (second, first)):
-        engine = GossipReferenceEngine(
-            GossipADMM(start="zeros", gradient_steps=2).prepare(problem),
-            Conditions().table(N_AGENTS),
-            seed,
-            NEVER,
-            ideal=True,
-        )
-        engine.advance(1 << 40)
+        rule = rule_of(GossipADMM(start="zeros", gradient_steps=2), problem)
+        run = MeetingsRun(rule, RunSettings(seed))
+        run.advance(1 << 40)
         for edge in order:
-            engine.meet(int(directed[edge][0]), edge)
-        results.append(engine.arrays())
+            run.meet(int(directed[edge][0]), edge)
+        results.append(run.state())
     for name, array in results[0].items():
         np.testing.assert_array_equal(array, results[1][name])
 
 
 def test_every_neighbor_is_woken_as_often():
     """Chi-square over 20 000 wake-ups of an agent with 7 neighbors; false alarm 1e-6."""
-    network = Network(np.array([0, 3, 10], np.int64), np.zeros(10, np.int32))
-    edges = np.array([chosen_edge(np.uint64(8), 1, update, network) for update in range(20_000)])
+    offsets = np.array([0, 3, 10], np.int64)
+    edges = np.array([chosen_edge(np.uint64(8), 1, update, offsets, 1) for update in range(20_000)])
     assert edges.min() == 3
     assert edges.max() == 9
     assert stats.chisquare(np.bincount(edges - 3)).pvalue > 1e-6
@@ -238,10 +233,10 @@ def test_a_network_that_is_not_ideal_is_refused(engine, conditions):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"penalty": 0.0}, "penalty must be positive and finite, got penalty=0.0"),
+        ({"penalty": 0.0}, "penalty must be a number above 0, got penalty=0.0"),
         ({"penalty": float("nan")}, "got penalty=nan"),
         ({"penalty": float("inf")}, "got penalty=inf"),
-        ({"gradient_steps": 0}, "gradient_steps must be at least 1, got gradient_steps=0"),
+        ({"gradient_steps": 0}, "gradient_steps must be a whole number from 1 on, got gradient_steps=0"),
     ],
 )
 def test_bad_settings_are_refused(arguments, message):

@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from tests.support import LOSSES, random_problem
+from tests.support import LOSSES, named, random_problem
 
 from flockwise import Logistic, Population, Problem, SimilarityGraph, angular_graph, linear_classification
 from flockwise.errors import ObjectiveError
-from flockwise.method.finish import finish_along_directions, finish_own_block, neighbor_mean_variances
-from flockwise.objective import Huber, Quadratic, Softmax, solve_local_models, solve_optimum
+from flockwise.objective import Huber, Objective, Quadratic, Softmax
+from flockwise.release.finish import finish_along_directions, finish_own_block, neighbor_mean_variances
 from flockwise.results.metrics import agent_metrics
+from flockwise.solve import solve_local_models, solve_optimum
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
 def test_without_noise_the_optimum_of_eq_2_is_its_own_finish(loss):
     problem = random_problem(3, loss=loss, density=0.6)
     best = solve_optimum(problem, tolerance=1e-12).models
@@ -31,11 +32,19 @@ def test_an_agent_without_neighbors_learns_alone():
     np.testing.assert_allclose(finish_own_block(problem, models), solve_local_models(problem), atol=1e-6)
 
 
+def test_an_own_model_uses_the_samples_as_they_are():
+    """Not as they are scaled for others: with nobody to listen to it is the local model."""
+    problem = random_problem(5, density=0.0, feature_bound=0.1)
+    models = np.ones((problem.n_agents, problem.dimension))
+    whole = random_problem(5, density=0.0)
+    np.testing.assert_array_equal(finish_own_block(problem, models), finish_own_block(whole, models))
+
+
 def noisy_optimum(seed):
     """The optimum of Eq. (2) as neighbors would see it under much noise."""
     task = linear_classification(60, 10, seed=seed, test_samples=1000)
     graph = angular_graph(task.targets, threshold=0.01, source="targets")
-    problem = Problem(task.train, graph, Logistic(), tradeoff=3.0)
+    problem = Problem(task.train, graph, Objective(Logistic(), tradeoff=3.0))
     variance = 0.5
     noise = np.random.default_rng(seed).normal(0, variance**0.5, (60, 10))
     return problem, task.test, solve_optimum(problem).models + noise, variance
@@ -45,7 +54,7 @@ def test_the_noise_rule_beats_both_ends():
     """Trusting noisy neighbors as Eq. (2) does, or not at all, is worse: on each of five fixed instances."""
     for seed in range(5):
         problem, test, models, variance = noisy_optimum(seed)
-        known = neighbor_mean_variances(problem.graph, variance)
+        known = neighbor_mean_variances(problem.neighbors, variance)
         ours = agent_metrics(problem.loss, test, finish_own_block(problem, models, known)).mean()
         trusting = agent_metrics(problem.loss, test, finish_own_block(problem, models)).mean()
         alone = agent_metrics(problem.loss, test, solve_local_models(problem)).mean()
@@ -54,7 +63,7 @@ def test_the_noise_rule_beats_both_ends():
 
 def test_variance_of_a_neighbor_mean_is_what_noise_shows():
     """10 000 draws: a sample variance is within 5 % of the truth but with probability 1e-3 or so each."""
-    graph = random_problem(6, density=0.6).graph
+    graph = random_problem(6, density=0.6).neighbors
     variances = np.linspace(0.5, 2.0, graph.n_agents)
     noise = np.sqrt(variances)[:, None] * np.random.default_rng(0).standard_normal((graph.n_agents, 10_000))
     linked = graph.degrees > 0

@@ -14,11 +14,15 @@ from flockwise import (
     angular_graph,
     linear_classification,
 )
-from flockwise.errors import ObjectiveError, PrivacyError
+from flockwise.errors import ObjectiveError, PrivacyError, SimulationError
 from flockwise.graph import random_graph
-from flockwise.method.lowpass import LowPass, central
-from flockwise.method.lowpass.central import smooth
-from flockwise.method.lowpass.choice import (
+from flockwise.method import LowPass, ReleaseOnce, lowpass_at_once
+from flockwise.method.lowpass_at_once import smooth
+from flockwise.method.release_once import finish_smoothed
+from flockwise.method.rules import Rounds
+from flockwise.objective import Objective, Quadratic
+from flockwise.privacy.budget import Budget
+from flockwise.protocol.choice import (
     Choice,
     Figures,
     Mean,
@@ -30,14 +34,18 @@ from flockwise.method.lowpass.choice import (
     measured_signal,
     usable,
 )
-from flockwise.method.lowpass.filter import CUTOFF, DEGREES, batches, hops_to_judge, next_degrees, step_weights
-from flockwise.method.lowpass.finish import finish_around_models
-from flockwise.method.lowpass.rows import NOISE_COLUMNS, Rows, public_noise, quotients, tallies, weighted
-from flockwise.method.output_perturbation import OutputPerturbation
-from flockwise.objective import Huber, Quadratic
-from flockwise.objective.finish import solve_anchored_models
-from flockwise.objective.solitary import solve_local_models
-from flockwise.privacy.budget import Budget
+from flockwise.protocol.filter import (
+    CUTOFF,
+    DEGREES,
+    batches,
+    hops_to_judge,
+    next_degrees,
+    step_weights,
+)
+from flockwise.protocol.rows import NOISE_COLUMNS, Rows, public_noise, quotients, tallies, weighted
+from flockwise.release import OutputPerturbation, PointMean, Released, statistic
+from flockwise.release.finish_models import finish_around_models
+from flockwise.solve import solve_anchored_models, solve_local_models
 
 BUDGET = Budget(1.0, math.exp(-5))
 
@@ -60,10 +68,28 @@ def waves(n_agents, dimension, length):
     return length * truths
 
 
+def released(vectors, variances):
+    """Vectors that are known up to noise of these variances."""
+    return Released(vectors, variances, np.zeros(len(vectors)), None, "gdp")
+
+
 def smoothed(graph, truths, variance, seed, signal_power):
     noise = np.random.default_rng(seed).normal(size=truths.shape) * math.sqrt(variance)
-    variances = np.full(len(truths), variance)
-    return smooth(graph, truths + noise, variances, variances, signal_power)
+    return smooth(graph, released(truths + noise, np.full(len(truths), variance)), signal_power)
+
+
+def low_pass(budget, what=None):
+    return ReleaseOnce(budget, PointMean() if what is None else what, LowPass())
+
+
+def solved(method, problem, seed=0):
+    """What comes of a run: the smoothing, and own models."""
+    prepared = method.prepare(problem, seed)
+    assert isinstance(prepared.rule, Rounds)
+    assert prepared.rule.at_once is not None
+    assert prepared.finish is not None
+    outcome = prepared.rule.at_once()
+    return outcome.details, prepared.finish(outcome.models, outcome.details)
 
 
 # The filter.
@@ -109,7 +135,7 @@ def test_slow_patterns_follow_resemblance_and_not_density():
     truths = np.column_stack([np.cos(angles), np.sin(angles)])
     graph = angular_graph(truths, threshold=0.01)
     plain = graph.to_scipy().toarray() / graph.degrees
-    evened = central._hop(graph).toarray()
+    evened = lowpass_at_once._hop(graph).toarray()
     assert unexplained(evened, truths) < 0.5 * unexplained(plain, truths)
 
 
@@ -117,7 +143,7 @@ def test_a_filtered_constant_is_that_constant_whatever_the_precisions():
     graph = ring(20, shortcuts=5)
     variances = np.random.default_rng(1).uniform(0.1, 9.0, 20)
     vectors = np.tile([3.0, -2.0], (20, 1))
-    result = smooth(graph, vectors, variances, variances, None)
+    result = smooth(graph, released(vectors, variances), None)
     np.testing.assert_allclose(result.beliefs.vectors, vectors, rtol=0.2)
     # The mean is all there is; how much of it is believed is Wiener's share, the same for all agents.
     assert np.ptp(result.beliefs.vectors, axis=0).max() < 1e-9
@@ -129,7 +155,7 @@ def test_an_agent_without_a_release_gets_that_of_its_neighbors():
     variances = np.full(30, 0.01)
     variances[4] = np.inf
     vectors = np.where(np.isfinite(variances)[:, None], truths, 0.0)
-    beliefs = smooth(graph, vectors, variances, np.where(np.isfinite(variances), 0.01, 0.0), 1.0).beliefs
+    beliefs = smooth(graph, released(vectors, variances), 1.0).beliefs
     cosine = beliefs.vectors[4] @ truths[4] / np.linalg.norm(beliefs.vectors[4])
     assert cosine > 0.99
 
@@ -138,9 +164,9 @@ def test_nobody_hears_from_another_component():
     both = SimilarityGraph.from_edges(8, np.array([(0, 1), (1, 2), (2, 3), (0, 3), (4, 5), (5, 6), (6, 7)]))
     random = np.random.default_rng(0)
     vectors, variances = random.normal(size=(8, 3)), np.full(8, 0.3)
-    before = smooth(both, vectors, variances, variances, None).beliefs.vectors[:4]
+    before = smooth(both, released(vectors, variances), None).beliefs.vectors[:4]
     vectors[4:] += 5
-    after = smooth(both, vectors, variances, variances, None).beliefs.vectors[:4]
+    after = smooth(both, released(vectors, variances), None).beliefs.vectors[:4]
     np.testing.assert_array_equal(before, after)
 
 
@@ -280,16 +306,16 @@ def test_wrong_edges_leave_agents_their_local_models(seed):
     task = linear_classification(150, 3, seed=1_000_000 + seed, min_samples=60, test_samples=1)
     graph = random_graph(150, 10, seed)
     problem = Problem(task.train, graph)
-    result = LowPass(Budget(3.0, math.exp(-5)), noise_seed=seed).solve(problem)
-    assert not result.smoothing.beliefs.collaborates.any()
-    np.testing.assert_allclose(result.own_models, solve_local_models(problem), atol=1e-6)
+    smoothing, own = solved(low_pass(Budget(3.0, math.exp(-5))), problem, seed)
+    assert not smoothing.beliefs.collaborates.any()
+    np.testing.assert_allclose(own, solve_local_models(problem), atol=1e-6)
 
 
 def test_a_hopeless_budget_leaves_agents_close_to_their_local_models():
     """Noise hides everything: directions of own and of local models differ by a percent at most."""
     task = linear_classification(60, 20, seed=3, test_samples=1)
     problem = Problem(task.train, angular_graph(task.targets, source="targets"))
-    own = LowPass(Budget(0.005, 1e-9)).solve(problem).own_models
+    _, own = solved(low_pass(Budget(0.005, 1e-9)), problem)
     local = solve_local_models(problem)
     cosines = (own * local).sum(axis=1) / np.linalg.norm(own, axis=1) / np.linalg.norm(local, axis=1)
     assert cosines.mean() > 0.99
@@ -300,8 +326,7 @@ def test_models_of_any_scale_are_smoothed_alike():
     noise = 0.3 * np.random.default_rng(0).normal(size=truths.shape)
     variances = np.full(60, 0.09)
     one, other = (
-        smooth(graph, scale * (truths + noise), scale**2 * variances, scale**2 * variances, None)
-        for scale in (1.0, 1e-4)
+        smooth(graph, released(scale * (truths + noise), scale**2 * variances), None) for scale in (1.0, 1e-4)
     )
     np.testing.assert_allclose(1e-4 * one.beliefs.vectors, other.beliefs.vectors, rtol=1e-9)
     np.testing.assert_allclose(one.beliefs.shares, other.beliefs.shares, rtol=1e-9)
@@ -311,33 +336,44 @@ def test_models_of_any_scale_are_smoothed_alike():
 def test_every_number_of_hops_can_be_looked_at():
     task = linear_classification(40, 4, seed=1, test_samples=1)
     problem = Problem(task.train, angular_graph(task.targets, source="targets"))
-    method = LowPass(Budget(5.0, 0.01))
-    chosen, results = method.solve(problem), method.by_hops(problem)
-    degree = int(chosen.smoothing.degrees[0])
-    assert set(results) == {each for each in DEGREES if each <= chosen.smoothing.hops[0]}
-    assert all((result.smoothing.degrees == each).all() for each, result in results.items())
-    np.testing.assert_array_equal(results[degree].own_models, chosen.own_models)
-    others = [result for each, result in results.items() if each != degree]
-    assert all((result.own_models != chosen.own_models).any() for result in others)
+    method = low_pass(Budget(5.0, 0.01))
+    smoothing, own = solved(method, problem)
+    releases, power = method.release(problem, 0), method.statistic.signal_power(problem.dimension)
+    chosen, tried = int(smoothing.degrees[0]), [each for each in DEGREES if each <= smoothing.hops[0]]
+    assert len(tried) > 1
+    for degree in tried:
+        fixed = smooth(problem.neighbors, releases, power, degree)
+        models = finish_smoothed(problem, method.statistic, releases, fixed)
+        assert (fixed.degrees == degree).all()
+        assert np.array_equal(models, own) == (degree == chosen)
+
+
+@pytest.mark.parametrize("degree", [0, 5, 4096])
+def test_a_degree_that_no_filter_has_is_refused(degree):
+    problem = random_problem(0)
+    releases = low_pass(BUDGET).release(problem, 0)
+    with pytest.raises(SimulationError, match=f"degree must be one of 4, 6, .*, got degree={degree}"):
+        smooth(problem.neighbors, releases, None, degree)
 
 
 def test_agents_without_neighbors_keep_their_local_models():
     problem = random_problem(0, density=0.0)
-    own = LowPass(BUDGET).solve(problem).own_models
+    _, own = solved(low_pass(BUDGET), problem)
     np.testing.assert_allclose(own, solve_local_models(problem), atol=1e-5)
 
 
 def test_budgets_may_differ_and_the_guarantee_says_so():
     problem = random_problem(1, density=0.6)
     budgets = [BUDGET, Budget(0.3, 1e-5)] * 6
-    method = LowPass(budgets)
-    guarantee = method.guarantee(problem)
+    method = low_pass(budgets)
+    guarantee = method.prepare(problem, 0).guarantee
+    assert guarantee is not None
     assert guarantee.epsilon == (0.3, 1.0)
     assert guarantee.delta == (1e-5, BUDGET.delta)
     has_points = problem.population.sample_counts > 0
-    variances = method.release(problem).noise_variances
+    variances = method.release(problem, 0).noise_variances
     assert variances[1::2][has_points[1::2]].min() > variances[::2][has_points[::2]].min()
-    assert np.isfinite(method.solve(problem).own_models).all()
+    assert np.isfinite(solved(method, problem)[1]).all()
 
 
 def test_features_may_have_any_scale():
@@ -345,18 +381,18 @@ def test_features_may_have_any_scale():
     graph = angular_graph(task.targets, source="targets")
     population = task.train
     larger = Population.packed(1e4 * population.features, population.targets, population.offsets)
-    method = LowPass(Budget(5.0, 0.01))
-    one, two = (method.solve(Problem(each, graph)) for each in (population, larger))
-    assert one.smoothing.beliefs.collaborates.all()
-    np.testing.assert_allclose(one.smoothing.beliefs.vectors, two.smoothing.beliefs.vectors, rtol=1e-9)
-    np.testing.assert_allclose(one.own_models, 1e4 * two.own_models, rtol=1e-3, atol=1e-4)
+    method = low_pass(Budget(5.0, 0.01))
+    (one, own), (two, others) = (solved(method, Problem(each, graph)) for each in (population, larger))
+    assert one.beliefs.collaborates.all()
+    np.testing.assert_allclose(one.beliefs.vectors, two.beliefs.vectors, rtol=1e-9)
+    np.testing.assert_allclose(own, 1e4 * others, rtol=1e-3, atol=1e-4)
 
 
 def test_nothing_to_release_is_refused():
     empty = Population.packed(np.zeros((0, 2)), np.zeros(0), np.zeros(3, np.int64))
-    problem = Problem(empty, SimilarityGraph.from_edges(2, np.array([(0, 1)])), Logistic())
+    problem = Problem(empty, SimilarityGraph.from_edges(2, np.array([(0, 1)])), Objective(Logistic()))
     with pytest.raises(PrivacyError, match="nothing to release"):
-        LowPass(BUDGET).release(problem)
+        low_pass(BUDGET).prepare(problem, 0)
 
 
 # The quadratic loss.
@@ -371,14 +407,15 @@ def regression(seed, n_agents=100, dimension=10, common=1.0):
     features = random.uniform(-1, 1, (offsets[-1], dimension))
     targets = np.einsum("ij,ij->i", features, np.repeat(truths, counts, axis=0))
     targets += 0.3 * random.normal(size=offsets[-1])
-    return Problem(Population.packed(features, targets, offsets), ring(n_agents), Quadratic()), truths
+    objective = Objective(Quadratic(), feature_bound=2.0)
+    return Problem(Population.packed(features, targets, offsets), ring(n_agents), objective), truths
 
 
 def errors(models, truths):
     return np.linalg.norm(models - truths, axis=1)
 
 
-KIND = OutputPerturbation(l2=0.1, feature_bound=2.0, loss=Huber(0.5))
+MODELS = OutputPerturbation(width=0.5, l2=0.1)
 
 
 def test_quadratic_models_gain():
@@ -386,29 +423,32 @@ def test_quadratic_models_gain():
     shares = []
     for seed in range(4):
         problem, truths = regression(seed)
-        own = LowPass(Budget(3.0, math.exp(-5)), KIND, noise_seed=seed).solve(problem).own_models
+        _, own = solved(low_pass(Budget(3.0, math.exp(-5)), MODELS), problem, seed)
         local = solve_local_models(problem)
         shares.append(errors(own, truths).mean() / errors(local, truths).mean())
     assert np.mean(shares) < 0.96
 
 
-def test_the_public_variance_of_a_released_model_is_not_too_small():
+def test_the_public_variance_of_a_released_model_is_not_too_small(monkeypatch):
     """One agent's model from 200 draws of its points: they vary less than the public figure says."""
+    monkeypatch.setattr(
+        statistic, "standard_noise", lambda sampler, seed, agent, number, size: np.zeros(size)
+    )
     random = np.random.default_rng(0)
     n_draws, n_points, dimension = 200, 40, 4
     features = random.uniform(-1, 1, (n_draws * n_points, dimension))
     targets = features @ np.array([1.0, -1.0, 0.5, 0.0]) + random.standard_cauchy(n_draws * n_points)
     population = Population.packed(features, targets, np.arange(0, n_draws * n_points + 1, n_points))
-    problem = Problem(population, SimilarityGraph.from_edges(n_draws, np.empty((0, 2), int)), Quadratic())
-    released = KIND.release_with(problem, np.full(n_draws, 1e-9), 0)
-    measured = released.vectors.var(axis=0).mean()
-    assert measured <= released.sampling_variances[0]
-    np.testing.assert_allclose(released.sampling_variances, n_points * KIND.sensitivities(problem) ** 2 / 16)
+    graph = SimilarityGraph.from_edges(n_draws, np.empty((0, 2), int))
+    problem = Problem(population, graph, Objective(Quadratic(), feature_bound=2.0))
+    result = MODELS.release(problem, BUDGET, 0)
+    assert result.vectors.var(axis=0).mean() <= result.sampling_variances[0]
+    np.testing.assert_allclose(result.sampling_variances, n_points * MODELS.sensitivities(problem) ** 2 / 16)
 
 
 def test_a_hopeless_budget_leaves_quadratic_models_local():
     problem, truths = regression(5)
-    own = LowPass(Budget(0.02, 1e-6), KIND).solve(problem).own_models
+    _, own = solved(low_pass(Budget(0.02, 1e-6), MODELS), problem)
     local = solve_local_models(problem)
     assert errors(own, truths).mean() <= 1.01 * errors(local, truths).mean()
 
@@ -427,6 +467,14 @@ def test_an_anchor_that_is_too_short_is_stretched():
     own = finish_around_models(problem, 0.7 * truths, np.full(12, 1e-6))
     lengths = np.linalg.norm(own, axis=1) / np.linalg.norm(truths, axis=1)
     assert lengths.mean() == pytest.approx(1.0, abs=0.1)
+
+
+def test_smoothed_models_are_for_residuals():
+    """The finish around them needs one; a loss that judges by accuracy is refused before any release."""
+    method = low_pass(BUDGET, OutputPerturbation(l2=0.1))
+    (misfit,) = method.misfits(Objective(Logistic(), feature_bound=1.0))
+    assert misfit.place == "method.kind"
+    assert "for losses of a residual" in misfit.problem
 
 
 def test_anchored_models_are_for_residuals():

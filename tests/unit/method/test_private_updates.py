@@ -7,18 +7,20 @@ import numpy as np
 import pytest
 from numba import njit
 from tests.parity.test_private_engines import private_method, private_problem
-from tests.support import LOSSES, random_problem
+from tests.support import LOSSES, named, random_problem
 
 from flockwise.engine import simulate
-from flockwise.errors import PrivacyError
+from flockwise.engine.cpu.clipping import slope_bounds
+from flockwise.engine.cpu.kernels import Ahead, ClippedTerm, add_local_gradient
+from flockwise.errors import PrivacyError, SimulationError
 from flockwise.method import CoordinateDescent, PrivateUpdates, PublicModels, WarmStart
-from flockwise.method.output_perturbation import OutputPerturbation
-from flockwise.method.private_updates import tail_noise_variances
-from flockwise.objective import CappedLogistic
-from flockwise.objective.clipping import slope_bounds
-from flockwise.objective.kernels import Ahead, ClippedTerm, add_local_gradient
+from flockwise.method.private import CLIP_SHARE, tail_noise_variances
+from flockwise.method.rules import Descent
+from flockwise.objective import CappedLogistic, Quadratic, gradient_bound
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.noise_plan import plan_noise
+from flockwise.privacy.origin import Origin
+from flockwise.privacy.tracked import tracked
+from flockwise.release import OutputPerturbation
 
 BUDGET = Budget(1.0, 1e-3)
 
@@ -46,7 +48,7 @@ def clipped_gradient(loss, features, targets, model, clip, norm):
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
 @pytest.mark.parametrize(("samples", "size"), [(5, 4), (39, 37)])
 def test_no_sample_moves_the_clipped_mean_further_than_its_sensitivity(loss, norm, samples, size):
     """Any sample, any message: also models so large that scores overflow."""
@@ -75,34 +77,43 @@ def test_each_update_adds_the_planned_noise():
     problem = private_problem(3, n_agents=400, max_samples=3, density=0.01, n_features=8)
     privacy = PrivateUpdates(BUDGET, 1, 1e-9)  # gradients as good as 0: what is left is noise
     run = simulate(problem, CoordinateDescent(privacy=privacy), seed=5)
-    plan = privacy.plan(problem)
-    expected = problem.step_sizes * problem.pulls * plan.noise_stds()[:, 0]
+    expected = problem.step_sizes * problem.pulls * privacy.noise(problem).stds()[:, 0]
     has_points = problem.population.sample_counts > 0
     ratios = run.models[has_points] / expected[has_points, None]
     assert ratios.std() == pytest.approx(1.0, abs=4 / math.sqrt(2 * ratios.size) + 0.02)
     # Agents without samples add none: what they have is a mean of what they heard, with less noise.
-    heard = [run.models[problem.graph.neighbors_of(i)[0]] for i in np.flatnonzero(~has_points).tolist()]
+    heard = [run.models[problem.neighbors.neighbors_of(i)[0]] for i in np.flatnonzero(~has_points).tolist()]
     for model, others in zip(run.models[~has_points], heard, strict=True):
         assert np.abs(model).max() <= max(np.abs(others).max(initial=0.0), 1e-12)
 
 
 def test_plans_spend_the_budget_and_no_more():
-    counts = np.array([3, 0, 10, 3])
-    plan = plan_noise([BUDGET, BUDGET, Budget(2.0, 1e-3), BUDGET], counts, 0.5, [1, 2, 3], dimension=4)
-    assert plan.plan_of(1) is None
-    for agent, epsilon in ((0, 1.0), (2, 2.0)):
-        own = plan.plan_of(agent)
+    problem = private_problem(7)
+    counts = problem.population.sample_counts
+    assert (counts == 0).any()
+    budgets = [Budget(2.0, 1e-3) if agent == np.argmax(counts) else BUDGET for agent in range(12)]
+    noise = PrivateUpdates(budgets, 3, 0.5, allocation=[1, 2, 3]).noise(problem)
+    for agent, budget in enumerate(budgets):
+        own = noise.plan_of(agent)
+        if counts[agent] == 0:
+            assert own is None
+            continue
         assert own is not None
-        assert own.events[0].sensitivity == 2 * 0.5 / counts[agent]
-        assert 0.999 * epsilon <= own.epsilon_spent(3) <= epsilon
-    assert plan.plan_of(0) is plan.plan_of(3)
+        assert own.budget == budget
+        assert noise.events_of(agent, 1)[0].sensitivity == 2 * 0.5 / counts[agent]
+        assert 0.999 * budget.epsilon <= own.epsilon_after(3) <= budget.epsilon
+        # Three times the cost is a third of the noise.
+        assert own.multipliers[0] == pytest.approx(3 * own.multipliers[2])
+    alike = [noise.plan_of(agent) for agent in range(12) if counts[agent] and budgets[agent] == BUDGET]
+    assert len(alike) > 1
+    assert all(plan is alike[0] for plan in alike)
 
 
 def test_noise_left_in_tail_averages_is_predicted():
     """Agents whose many neighbors' noise averages out: the measured variance is near the public formula."""
     problem = private_problem(3, n_agents=300, max_samples=4, density=0.2, n_features=10)
     privacy = PrivateUpdates(BUDGET, 8, 1e-9)
-    predicted = tail_noise_variances(problem, privacy.plan(problem))
+    predicted = tail_noise_variances(problem.step_sizes, problem.pulls, privacy.noise(problem).stds())
     run = simulate(problem, CoordinateDescent(privacy=privacy), seed=5)
     has_points = predicted > 0
     measured = (run.models[has_points] ** 2 / predicted[has_points, None]).mean()
@@ -112,31 +123,34 @@ def test_noise_left_in_tail_averages_is_predicted():
 
 def test_the_start_must_be_public():
     problem = private_problem(1)
-    for start in ("local", np.zeros((12, 3))):
-        with pytest.raises(PrivacyError, match="cannot start from"):
+    for start, got in (("local", 'got "local"'), (np.zeros((12, 3)), "got an array")):
+        with pytest.raises(PrivacyError, match=rf"method\.start: {got}.*would give it away without noise"):
             simulate(problem, private_method(12, start=start))
     run = simulate(problem, private_method(12, start=PublicModels(np.ones((12, 3)))))
     assert run.guarantee is not None
 
 
 def test_a_warm_start_is_paid_for_in_the_same_plan():
-    problem = private_problem(4)
-    warm = WarmStart(OutputPerturbation(l2=0.5, feature_bound=2.0, loss=CappedLogistic()), cost=2.0)
+    problem = private_problem(4, loss=CappedLogistic())
+    warm = WarmStart(OutputPerturbation(l2=0.5), cost=2.0)
     method = CoordinateDescent(warm, PrivateUpdates(BUDGET, 4, 0.5))
-    plan = method.prepare(problem).noise
-    assert plan is not None
+    rule = method.prepare(problem, 2).rule
+    assert isinstance(rule, Descent)
+    assert rule.noise is not None
     agent = int(np.argmax(problem.population.sample_counts))
-    own = plan.plan_of(agent)
+    own = rule.noise.plan_of(agent)
     assert own is not None
-    assert len(own.events) == 5
-    assert own.epsilon_spent(5) <= BUDGET.epsilon
+    assert len(own) == 5
+    assert own.epsilon_after(5) <= BUDGET.epsilon
     # Twice the cost is half the noise for its sensitivity, which is that of the released model.
-    assert own.events[1].multiplier == pytest.approx(2 * own.events[0].multiplier)
-    assert own.events[0].sensitivity == warm.kind.sensitivities(problem)[agent]
+    first, second = rule.noise.events_of(agent, 2)
+    assert second.multiplier == pytest.approx(2 * first.multiplier)
+    assert first.sensitivity == warm.statistic.sensitivities(problem)[agent]
+    assert second.sensitivity == 2 * 0.5 / problem.population.sample_counts[agent]
     cpu, reference = (simulate(problem, method, engine=name, seed=2) for name in ("cpu", "reference"))
     assert np.allclose(cpu.models, reference.models, atol=1e-10)
-    assert cpu.final.vectors == 5 * problem.graph.neighbors.size  # the start is sent as well
-    with pytest.raises(PrivacyError, match="spends a budget"):
+    assert cpu.final.vectors == 5 * problem.neighbors.neighbors.size  # the start is sent as well
+    with pytest.raises(SimulationError, match="spends a budget"):
         simulate(problem, CoordinateDescent(warm), updates=1)
     with pytest.raises(PrivacyError, match="use mechanism='gaussian'"):
         simulate(problem, CoordinateDescent(warm, PrivateUpdates(BUDGET, 4, 0.5, "laplace", "pld")))
@@ -145,12 +159,42 @@ def test_a_warm_start_is_paid_for_in_the_same_plan():
 def test_own_models_are_no_base_for_another_run():
     problem = private_problem(1)
     own = simulate(problem, private_method(12)).own_models
-    with pytest.raises(PrivacyError, match="cannot start from an array"):
+    with pytest.raises(PrivacyError, match="got an array"):
         simulate(problem, private_method(12, start=own))
     assert own is not None
-    for disguised in (own, own[::-1].copy(), 0.5 * own):
-        with pytest.raises(PrivacyError, match="own models are made of private data"):
+    for disguised in (own, own[::-1].copy(), 0.5 * own, own + np.ones(3)):
+        with pytest.raises(PrivacyError, match="own models, made of private data without noise"):
             PublicModels(disguised)
+
+
+def test_models_of_a_run_without_privacy_are_no_start_for_a_private_one():
+    run = simulate(private_problem(1), CoordinateDescent(), updates=2)
+    with pytest.raises(PrivacyError, match="models of cd, made of private data without noise"):
+        PublicModels(run.models)
+
+
+def test_what_a_start_cost_is_added_to_the_guarantee():
+    problem = private_problem(1)
+    method = CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5))
+    first = simulate(problem, method)
+    second = simulate(problem, dataclasses.replace(method, start=PublicModels(first.models)))
+    assert second.guarantee is not None
+    assert second.guarantee.is_private
+    assert second.guarantee.epsilon == (2.0, 2.0)
+    assert second.guarantee.delta == (2e-3, 2e-3)
+    assert "released before: the start, models released by cd" in second.guarantee.explain()
+
+
+def test_a_start_of_unknown_origin_is_not_covered():
+    problem, models = private_problem(1), np.ones((12, 3))
+    for start, covered in ((PublicModels(models), False), (PublicModels(models, "a model of 2019"), True)):
+        guarantee = simulate(problem, private_method(12, start=start)).guarantee
+        assert guarantee is not None
+        assert guarantee.is_private is covered
+    unknown = tracked(models, Origin("a mixture", "unknown"))
+    told = simulate(problem, private_method(12, start=PublicModels(unknown, "a model of 2019"))).guarantee
+    assert told is not None
+    assert told.not_covered == ("the start, a mixture, of unknown origin",)
 
 
 def test_a_stop_on_the_objective_is_refused():
@@ -159,7 +203,7 @@ def test_a_stop_on_the_objective_is_refused():
 
 
 def test_steps_from_the_data_are_refused():
-    with pytest.raises(PrivacyError, match="smoothness='exact'"):
+    with pytest.raises(PrivacyError, match=r"objective\.feature_bound: missing.*would leak"):
         simulate(random_problem(1), private_method(12))
 
 
@@ -168,26 +212,82 @@ def test_more_updates_than_planned_are_refused():
         simulate(private_problem(1), private_method(12), updates=7)
 
 
-def test_budgets_must_fit_the_agents():
-    with pytest.raises(PrivacyError, match="got 11 for 12 agents"):
-        simulate(private_problem(1), private_method(11))
-    with pytest.raises(PrivacyError, match="one number per update"):
-        PrivateUpdates(BUDGET, 3, 1.0, costs=[1.0])
-    with pytest.raises(PrivacyError, match="clip must be"):
-        simulate(private_problem(1), CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.0)))
+def test_fewer_updates_than_planned_are_fine():
+    run = simulate(private_problem(1), private_method(12), updates=2)
+    assert (run.updates == 2).all()
 
 
-def test_the_guarantee_is_stated_and_names_leaks():
-    problem = dataclasses.replace(private_problem(1), derived=("centres of the ratings",))
+def test_settings_that_do_not_fit_are_refused():
+    problem = private_problem(1)
+    with pytest.raises(PrivacyError, match="11 budgets for 12 agents"):
+        simulate(problem, private_method(11))
+    with pytest.raises(PrivacyError, match="one number per update, got 1 for updates=3"):
+        PrivateUpdates(BUDGET, 3, 1.0, allocation=[1.0])
+    with pytest.raises(PrivacyError, match="clip must be a number above 0"):
+        PrivateUpdates(BUDGET, 3, 0.0)
+    with pytest.raises(PrivacyError, match="updates must be a whole number from 1 on"):
+        PrivateUpdates(BUDGET, 0, 1.0)
+    with pytest.raises(PrivacyError, match="no mechanism 'uniform'"):
+        PrivateUpdates(BUDGET, 3, 1.0, "uniform")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"accountant": "theorem1"},
+            r"privacy\.accountant: got \"theorem1\"; allowed for mechanism = \"gaus",
+        ),
+        ({"mechanism": "knorm", "accountant": "gdp"}, r"privacy\.accountant: got \"gdp\""),
+        ({"allocation": "late"}, r"privacy\.contraction: missing"),
+        ({"contraction": 0.5}, r"privacy\.contraction: only for allocation = \"late\""),
+        (
+            {"mechanism": "laplace", "accountant": "kov", "allocation": "late", "contraction": 0.5},
+            "equal updates only",
+        ),
+    ],
+)
+def test_accounting_that_does_not_fit_the_noise_is_refused(settings, message):
+    privacy = PrivateUpdates(BUDGET, 3, 0.5, **settings)
+    with pytest.raises(PrivacyError, match=message):
+        simulate(private_problem(1), CoordinateDescent(privacy=privacy))
+
+
+def test_without_a_clip_a_share_of_the_largest_gradient_is_taken():
+    problem = private_problem(1)
+    bound = problem.objective.feature_bound
+    assert bound is not None
+    in_l2, in_l1 = (PrivateUpdates(BUDGET, 3, mechanism=kind) for kind in ("gaussian", "laplace"))
+    assert in_l2.clip_for(problem) == CLIP_SHARE * gradient_bound(problem.loss, bound, "l2")
+    longest = math.sqrt(problem.population.n_features) * bound
+    assert in_l1.clip_for(problem) == CLIP_SHARE * gradient_bound(problem.loss, longest, "l1")
+    with pytest.raises(PrivacyError, match=r"privacy\.clip_norm: missing; loss = \"quadratic\""):
+        simulate(private_problem(1, loss=Quadratic()), CoordinateDescent(privacy=in_l2))
+
+
+def test_later_updates_may_get_more_of_the_budget():
+    noise = PrivateUpdates(BUDGET, 4, 0.5, allocation="late", contraction=0.3).noise(private_problem(1))
+    stds = noise.stds()[noise.sensitivities > 0]
+    assert (np.diff(stds, axis=1) < 0).all()
+    assert noise.schedule.plans[0].epsilon_after(4) <= BUDGET.epsilon
+
+
+def test_the_guarantee_is_stated_and_names_what_it_does_not_cover():
+    problem = private_problem(1)
+    centers = Origin("centers of the ratings", "private")
+    population = dataclasses.replace(problem.population, origins=(centers,))
+    problem = dataclasses.replace(problem, population=population)
     method = CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5))
-    guarantee = method.guarantee(problem)
+    guarantee = method.prepare(problem, 0).guarantee
     assert guarantee is not None
     assert "ε = 1" in guarantee.explain()
-    assert "NOT covered, because derived from private data: centres of the ratings" in guarantee.explain()
+    assert "NOT covered" in guarantee.explain()
+    assert guarantee.not_covered == ("centers of the ratings",)
+    assert not guarantee.is_private
     assert "the start" in guarantee.public
-    assert CoordinateDescent().guarantee(problem) is None
-    warm = CoordinateDescent(WarmStart(OutputPerturbation(0.5, 2.0, CappedLogistic())), method.privacy)
-    told = warm.guarantee(problem)
+    assert CoordinateDescent().prepare(problem, 0).guarantee is None
+    warm = CoordinateDescent(WarmStart(OutputPerturbation(l2=0.5)), method.privacy)
+    told = warm.prepare(problem, 0).guarantee
     assert told is not None
     assert "output perturbation" in told.explain()
     assert "the start" not in told.public

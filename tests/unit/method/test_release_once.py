@@ -9,107 +9,144 @@ from scipy.integrate import quad
 from tests.support import random_problem
 
 from flockwise import Logistic, Population, Problem, SimilarityGraph, simulate
+from flockwise.data import Samples
 from flockwise.errors import PrivacyError
-from flockwise.method import released
-from flockwise.method.objective_perturbation import ObjectivePerturbation, tilt_scale
-from flockwise.method.output_perturbation import OutputPerturbation, bounded_problem, solved_within
-from flockwise.method.point_mean import PointMean, unit_rows
-from flockwise.method.quality import Smoothed, expected_correlations
-from flockwise.method.release_once import ReleaseOnce
-from flockwise.method.released import Released, budget_of_each
-from flockwise.method.shrinkage import precision_confidences, shrunken_mean
+from flockwise.method import Propagation, ReleaseOnce
+from flockwise.method.rules import Descent, LocalAnchors
 from flockwise.method.smoothing import propagate, public_noise, variances_of
-from flockwise.objective import Huber, LocalObjective, PropagationObjective, Quadratic, Softmax
-from flockwise.objective.losses import CappedLogistic
+from flockwise.objective import (
+    CappedLogistic,
+    Huber,
+    LocalObjective,
+    Objective,
+    PropagationObjective,
+    Quadratic,
+    Softmax,
+)
+from flockwise.privacy import schedule
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.gate import Gate
+from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.ledger import MemoryLedger
 from flockwise.privacy.noise import SimulatedNoise
 from flockwise.privacy.plan import Plan
+from flockwise.protocol.quality import Smoothed, expected_correlations
+from flockwise.protocol.shrinkage import precision_confidences, shrunken_mean
+from flockwise.release import (
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PointMean,
+    Released,
+    statistic,
+)
+from flockwise.release.model import bounded_problem, solved_within
+from flockwise.release.tilted import tilt_scale
 
 BUDGET = Budget(1.0, math.exp(-5))
 # The least normal noise for BUDGET and sensitivity 1, from the exact curve (Balle and Wang 2018).
 MULTIPLIER = 2.0043
 
 
-def problem_of(features, targets, loss, counts=None):
-    """Agents with the given points one after the other, on a path."""
+def problem_of(features, targets, loss, counts=None, **settings):
+    """Agents with the given samples one after the other, on a path."""
     counts = [len(targets)] if counts is None else counts
     offsets = np.concatenate([[0], np.cumsum(counts)])
     edges = [(k, k + 1) for k in range(len(counts) - 1)]
     graph = SimilarityGraph.from_edges(len(counts), np.array(edges).reshape(-1, 2))
-    return Problem(
-        Population.packed(np.array(features, float), np.array(targets, float), offsets), graph, loss
-    )
+    population = Population.packed(np.array(features, float), np.array(targets, float), offsets)
+    return Problem(population, graph, Objective(loss, **settings))
 
 
-def sensitivity_of(result):
-    event = result.events[0]
-    assert event is not None
-    return event.sensitivity
+def samples_held(problem, agent):
+    return Samples(*(part.astype(np.float64) for part in problem.population.samples(agent)))
+
+
+def handed_over(what, problem, agent=0):
+    """What one agent's gate is given of its samples: the vector, and how far one sample may move it."""
+    value = what.of(samples_held(problem, agent), problem.objective)
+    plan = Plan.fitting(BUDGET, "gaussian", 1)
+    event = value.event(plan, 1)
+    return value.bounded(event, None), event.sensitivity
 
 
 def without_noise(monkeypatch):
-    monkeypatch.setattr(released, "normals", lambda seed, agent, update, out: out.fill(0.0))
+    monkeypatch.setattr(
+        statistic, "standard_noise", lambda sampler, seed, agent, number, size: np.zeros(size)
+    )
 
 
-# What one point can change.
+# What one sample can change.
 
 
-def points_with(random, count, dimension, loss):
-    """Points of all sizes, far beyond any bound included."""
+def samples_of(random, count, dimension, loss):
+    """Samples of all sizes, far beyond any bound included."""
     features = random.normal(size=(count, dimension)) * 10.0 ** random.uniform(-3, 6, (count, 1))
-    if isinstance(loss, Huber):
+    if loss.metric == "rmse":
         return features, random.normal(size=count) * 10.0 ** random.uniform(-3, 6, count)
     return features, random.choice([-1.0, 1.0], count)
 
 
-def moved(kind, loss, seed, monkeypatch):
-    """How far the vector behind a release moves when one point is replaced, over what the event allows."""
-    without_noise(monkeypatch)
+def moved(what, loss, bound, seed):
+    """How far what is released moves when one sample is replaced, over its sensitivity."""
     random = np.random.default_rng(seed)
-    features, targets = points_with(random, 6, 3, loss)
-    before = kind.release(problem_of(features, targets, loss), (BUDGET,), 0)
+    features, targets = samples_of(random, 6, 3, loss)
+    before, sensitivity = handed_over(what, problem_of(features, targets, loss, feature_bound=bound))
     features, targets = features.copy(), targets.copy()
-    other_features, other_targets = points_with(random, 6, 3, loss)
+    other_features, other_targets = samples_of(random, 6, 3, loss)
     features[2], targets[2] = other_features[2], other_targets[2]
-    after = kind.release(problem_of(features, targets, loss), (BUDGET,), 0)
-    return np.linalg.norm(after.vectors - before.vectors) / sensitivity_of(before)
+    after, _ = handed_over(what, problem_of(features, targets, loss, feature_bound=bound))
+    return np.linalg.norm(after - before) / sensitivity
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(
-    ("kind", "loss"),
+    ("what", "loss", "bound"),
     [
-        (PointMean(), Logistic()),
-        (OutputPerturbation(0.1, 2.0), Huber(0.7)),
-        (OutputPerturbation(0.05, 1.0), CappedLogistic()),
-        (OutputPerturbation(0.1, 2.0), Logistic()),
+        (PointMean(), Logistic(), None),
+        (OutputPerturbation(l2=0.1), Huber(0.7), 2.0),
+        (OutputPerturbation(width=0.7, l2=0.1), Quadratic(), 2.0),
+        (OutputPerturbation(l2=0.05), CappedLogistic(), 1.0),
+        (OutputPerturbation(l2=0.1), Logistic(), 2.0),
     ],
 )
-def test_one_point_moves_a_release_by_at_most_its_sensitivity(kind, loss, seed, monkeypatch):
-    assert moved(kind, loss, seed, monkeypatch) <= 1
+def test_one_sample_moves_a_release_by_at_most_its_sensitivity(what, loss, bound, seed):
+    assert moved(what, loss, bound, seed) <= 1
 
 
-def test_the_sensitivity_of_the_mean_is_reached(monkeypatch):
-    without_noise(monkeypatch)
-    one = PointMean().release(problem_of([[5.0], [0.1]], [1, 1], Logistic()), (BUDGET,), 0)
-    other = PointMean().release(problem_of([[5.0], [0.1]], [1, -1], Logistic()), (BUDGET,), 0)
-    assert sensitivity_of(one) == 1.0
-    assert np.abs(one.vectors - other.vectors) == pytest.approx(1.0, rel=1e-12)
+def test_the_sensitivity_of_the_mean_is_reached():
+    one, sensitivity = handed_over(PointMean(), problem_of([[5.0], [0.1]], [1, 1], Logistic()))
+    other, _ = handed_over(PointMean(), problem_of([[5.0], [0.1]], [1, -1], Logistic()))
+    assert sensitivity == 1.0
+    assert np.abs(one - other) == pytest.approx(1.0, rel=1e-12)
 
 
-def test_the_sensitivity_of_output_perturbation_is_reached(monkeypatch):
-    """Huber far out has the constant slope C, so that the minimum moves by C/(mλ) exactly."""
-    without_noise(monkeypatch)
-    kind = OutputPerturbation(l2=0.5, feature_bound=3.0)
+def test_the_sensitivity_of_output_perturbation_is_reached():
+    """Huber far out has the constant slope C, so the minimum moves by C/(mλ) exactly."""
     features = [[3.0], [0.0], [0.0], [0.0]]
-    ends = [kind.release(problem_of(features, [y, 0, 0, 0], Huber(0.2)), (BUDGET,), 0) for y in (1e3, -1e3)]
+    (one, sensitivity), (other, _) = (
+        handed_over(
+            OutputPerturbation(l2=0.5), problem_of(features, [y, 0, 0, 0], Huber(0.2), feature_bound=3.0)
+        )
+        for y in (1e3, -1e3)
+    )
     gradient_bound = 2 * 0.2 * 3.0
-    assert np.abs(ends[0].vectors - ends[1].vectors) == pytest.approx(gradient_bound / (4 * 0.5), rel=1e-6)
-    assert sensitivity_of(ends[0]) == pytest.approx(gradient_bound / (4 * 0.5), rel=1e-5)
+    assert np.abs(one - other) == pytest.approx(gradient_bound / (4 * 0.5), rel=1e-6)
+    assert sensitivity == pytest.approx(gradient_bound / (4 * 0.5), rel=1e-5)
     # And the solver's tolerance is on top.
-    assert sensitivity_of(ends[0]) > gradient_bound / (4 * 0.5) * (1 + 1e-6)
+    assert sensitivity > gradient_bound / (4 * 0.5) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("what", "loss"),
+    [(PointMean(), Logistic()), (OutputPerturbation(0.5, 0.1), Quadratic()), (OutputPerturbation(), Huber())],
+)
+def test_one_gate_is_given_what_all_agents_release(what, loss, monkeypatch):
+    without_noise(monkeypatch)
+    problem = random_problem(3, loss=loss, feature_bound=1.0, l2=0.3)
+    released = what.release(problem, BUDGET, 0)
+    for agent in np.flatnonzero(problem.population.sample_counts).tolist():
+        vector, sensitivity = handed_over(what, problem, agent)
+        np.testing.assert_allclose(released.vectors[agent], vector, rtol=1e-6, atol=1e-8)
+        assert released.noise_variances[agent] == pytest.approx((MULTIPLIER * sensitivity) ** 2, rel=1e-3)
 
 
 # The noise.
@@ -118,52 +155,50 @@ def test_the_sensitivity_of_output_perturbation_is_reached(monkeypatch):
 def test_noise_is_calibrated_once_per_distinct_budget(monkeypatch):
     asked = []
 
-    def counting(budget, *arguments, **settings):
-        asked.append(budget)
-        return calibrate(budget, *arguments, **settings)
+    class Counting(Plan):
+        @classmethod
+        def fitting(cls, budget, *arguments, **settings):
+            asked.append(budget)
+            return Plan.fitting(budget, *arguments, **settings)
 
-    calibrate = released.calibrate
-    monkeypatch.setattr(released, "calibrate", counting)
+    monkeypatch.setattr(schedule, "Plan", Counting)
     problem = random_problem(0, max_samples=8)
-    budgets = [BUDGET, Budget(0.5, 1e-5)] * 6
-    events = ReleaseOnce(budgets).release(problem).events
+    counts = problem.population.sample_counts
+    released = ReleaseOnce([BUDGET, Budget(0.5, 1e-5)] * 6).release(problem, 0)
     assert sorted(asked, key=lambda budget: budget.epsilon) == [Budget(0.5, 1e-5), BUDGET]
-    for agent, event in enumerate(events):
-        count = problem.population.sample_counts[agent]
-        assert (event is None) == (count == 0)
-        if event is not None and agent % 2 == 0:
-            assert event.multiplier == pytest.approx(MULTIPLIER, rel=1e-4)
-            assert event.sensitivity == 2 / count
+    assert np.isinf(released.noise_variances[counts == 0]).all()
+    for agent in np.flatnonzero(counts[::2]) * 2:
+        noise = MULTIPLIER * 2 / counts[agent]
+        assert math.sqrt(released.noise_variances[agent]) == pytest.approx(noise, rel=1e-4)
 
 
 def test_noise_has_the_size_that_is_told_to_everyone(monkeypatch):
     """400 agents × 30 coordinates: the sample variance is within 7 % (5 standard errors) of that told."""
     random = np.random.default_rng(0)
     problem = problem_of(random.normal(size=(1600, 30)), np.ones(1600), Logistic(), [4] * 400)
-    noisy = ReleaseOnce(BUDGET, noise_seed=5).release(problem)
+    noisy = ReleaseOnce(BUDGET).release(problem, 5)
     without_noise(monkeypatch)
-    exact = ReleaseOnce(BUDGET).release(problem)
+    exact = ReleaseOnce(BUDGET).release(problem, 5)
     ratios = (noisy.vectors - exact.vectors) / np.sqrt(noisy.noise_variances)[:, None]
     assert ratios.var() == pytest.approx(1.0, abs=0.07)
     assert noisy.noise_variances[0] == pytest.approx((2 * MULTIPLIER / 4) ** 2, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", [PointMean(), OutputPerturbation(0.5, 1.0, CappedLogistic())])
-def test_sampling_varies_less_than_its_public_bound(kind, monkeypatch):
-    """Agents alike in all but their points: how their vectors spread is within what `variances` says."""
+@pytest.mark.parametrize("what", [PointMean(), OutputPerturbation(l2=0.5)])
+def test_sampling_varies_less_than_its_public_bound(what, monkeypatch):
+    """Agents alike in all but their samples: how their vectors spread is within what `variances` says."""
     without_noise(monkeypatch)
     random = np.random.default_rng(1)
     features = random.normal(size=(4000, 5))
-    problem = problem_of(features, np.where(features[:, 0] > 0, 1, -1), Logistic(), [10] * 400)
-    result = kind.release(problem, (BUDGET,) * 400, 0)
+    targets = np.where(features[:, 0] > 0, 1, -1)
+    problem = problem_of(features, targets, CappedLogistic(), [10] * 400, feature_bound=1.0)
+    result = what.release(problem, BUDGET, 0)
     assert result.vectors.var(axis=0).mean() < result.sampling_variances[0]
 
 
 def test_one_seed_gives_one_release():
     problem = random_problem(1)
-    first, again, other = (
-        ReleaseOnce(BUDGET, noise_seed=seed).release(problem).vectors for seed in (3, 3, 4)
-    )
+    first, again, other = (ReleaseOnce(BUDGET).release(problem, seed).vectors for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
@@ -203,7 +238,7 @@ def test_objective_perturbation_keeps_its_promise(loss, point, other):
     left = epsilon - math.log1p(loss.curvature / (2 * l2 * samples))
     scale = tilt_scale(2 * largest / samples, left, delta)
     assert excess_mass(loss, point, other, l2, scale, epsilon) <= delta
-    # A tenth of the noise would not do for the worst pair, so that the test can fail.
+    # A tenth of the noise would not do for the worst pair, so the test can fail.
     if point[0] == other[0]:
         assert excess_mass(loss, point, other, l2, scale / 10, epsilon) > delta
 
@@ -214,8 +249,8 @@ def test_tilts_solve_their_equation():
     assert 0.3 * tail / scale + 0.3**2 / (2 * scale**2) == pytest.approx(0.7)
 
 
-def test_a_tilted_minimum_is_one(monkeypatch):
-    task = bounded_problem(random_problem(2), CappedLogistic(), 0.3, 1.0)
+def test_a_tilted_minimum_is_one():
+    task = bounded_problem(random_problem(2, feature_bound=1.0), CappedLogistic(), 0.3)
     tilts = np.random.default_rng(0).normal(size=(task.n_agents, task.dimension))
     models = solved_within(task, tilts, 1e-6)
     for agent in range(task.n_agents):
@@ -224,56 +259,57 @@ def test_a_tilted_minimum_is_one(monkeypatch):
 
 
 def test_objective_perturbation_runs_within_each_budget():
-    problem = random_problem(3, n_agents=20)
-    method = ReleaseOnce(BUDGET, kind=ObjectivePerturbation(1.0, 1.0, CappedLogistic()))
-    assert np.isfinite(simulate(problem, method, updates=3).models).all()
-    assert method.guarantee(problem).accountant == "basic"
+    problem = random_problem(3, n_agents=20, loss=CappedLogistic(), feature_bound=1.0)
+    run = simulate(problem, ReleaseOnce(BUDGET, ObjectivePerturbation(l2=1.0)), updates=3)
+    assert np.isfinite(run.models).all()
+    assert run.guarantee is not None
+    assert run.guarantee.accountant == "basic"
 
 
 # The smoothing.
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(PointMean):
     """A release made before, so that what follows cannot see the data."""
 
-    what: Released
-    mechanism = "Gaussian noise"
-    accountant = "gdp"
+    what: Released | None = None
 
-    def release(self, problem, budgets, noise_seed):
+    def release(self, problem, budgets, seed):
+        assert self.what is not None
         return self.what
 
 
 def test_all_but_the_release_is_blind_to_the_data():
-    """Other points and labels, the same release: every message is the same."""
+    """Other samples, the same release: every message is the same."""
     problem = random_problem(4, density=0.6)
-    fixed = ReleaseOnce(BUDGET, kind=Fixed(ReleaseOnce(BUDGET).release(problem)))  # type: ignore[arg-type]
+    fixed = ReleaseOnce(BUDGET, Fixed(ReleaseOnce(BUDGET).release(problem, 0)))
     population = problem.population
-    swapped = Population.packed(-7 * population.features, -population.targets, population.offsets)
-    other = Problem(swapped, problem.graph, problem.loss, tradeoff=problem.tradeoff)
+    swapped = population.with_samples(-7 * population.features, -population.targets)
+    other = Problem(swapped, problem.graph, problem.objective)
     first, second = (simulate(each, fixed, updates=20).models for each in (problem, other))
     np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize("kind", [PointMean(), OutputPerturbation(0.5, 1.0)])
-def test_both_engines_run_it_to_the_minimum(kind):
-    problem = random_problem(5, density=0.6)
-    method = ReleaseOnce(BUDGET, kind=kind)
+@pytest.mark.parametrize("what", [PointMean(), OutputPerturbation(l2=0.5)])
+def test_both_engines_run_it_to_the_minimum(what):
+    problem = random_problem(5, density=0.6, feature_bound=1.0)
+    method = ReleaseOnce(BUDGET, what)
     runs = [simulate(problem, method, engine=engine, updates=300) for engine in ("cpu", "reference")]
     np.testing.assert_allclose(runs[0].models, runs[1].models, rtol=1e-9, atol=1e-9)
-    descent = method.prepare(problem)
-    assert descent.anchors is not None
-    goal = PropagationObjective(problem.graph, descent.anchors, descent.pulls, 1.0)
-    assert np.linalg.norm(goal.gradient(runs[0].models)) < 1e-3 * np.linalg.norm(goal.gradient(descent.start))
+    rule = method.prepare(problem, 0).rule
+    assert isinstance(rule, Descent)
+    assert isinstance(rule.local, LocalAnchors)
+    goal = PropagationObjective(problem.neighbors, rule.local.anchors, rule.pulls, 1.0)
+    assert np.linalg.norm(goal.gradient(runs[0].models)) < 1e-3 * np.linalg.norm(goal.gradient(rule.start))
     assert runs[0].final.objective == pytest.approx(goal.value(runs[0].models))
 
 
 def test_the_release_is_everyone_s_first_message():
     problem = random_problem(6, density=0.6)
     run = simulate(problem, ReleaseOnce(BUDGET), updates=3)
-    assert run.records[0].vectors == problem.graph.neighbor_counts.sum()
-    assert run.final.vectors == 4 * problem.graph.neighbor_counts.sum()
+    assert run.records[0].vectors == problem.neighbors.neighbor_counts.sum()
+    assert run.final.vectors == 4 * problem.neighbors.neighbor_counts.sum()
 
 
 def test_confidences_follow_precision():
@@ -286,8 +322,8 @@ def test_sweeps_reach_the_minimum_of_model_propagation():
     problem = random_problem(7, density=0.6)
     pulls = np.linspace(0.2, 1.0, problem.n_agents)
     anchors = np.random.default_rng(0).normal(size=(problem.n_agents, 50))
-    goal = PropagationObjective(problem.graph, anchors, pulls, 1.0).optimum()
-    np.testing.assert_allclose(propagate(problem.graph, anchors, pulls), goal, atol=1e-2)
+    goal = PropagationObjective(problem.neighbors, anchors, pulls, 1.0).optimum()
+    np.testing.assert_allclose(propagate(problem.neighbors, anchors, pulls), goal, atol=1e-2)
 
 
 def test_public_noise_is_the_same_for_all_and_as_large_as_told():
@@ -336,91 +372,140 @@ def test_releases_tell_whether_neighbors_are_alike(seed):
     assert misled < expected - 0.3
 
 
-def test_agents_without_points_learn_from_their_neighbors():
+def test_agents_without_samples_learn_from_their_neighbors():
     random = np.random.default_rng(0)
     features = random.normal(size=(600, 2))
     problem = problem_of(features, np.sign(features[:, 0]), Logistic(), [200, 0, 200, 200])
-    method = ReleaseOnce(Budget(20.0, 0.01))
-    models = simulate(problem, method, updates=50).models
-    own = method.finish(problem, models)
-    assert models[1, 0] > abs(models[1, 1])
+    run = simulate(problem, ReleaseOnce(Budget(20.0, 0.01)), updates=50)
+    own = run.own_models
+    assert own is not None
+    assert run.models[1, 0] > abs(run.models[1, 1])
     assert own[1, 0] > abs(own[1, 1])
+
+
+def test_own_models_use_the_samples_as_they_are(monkeypatch):
+    """What is released is made of scaled samples, and no other; the finish then has all of its own."""
+    without_noise(monkeypatch)
+    problem = random_problem(5, density=0.6, feature_bound=0.2, l2=0.5)
+    scaled = Problem(problem.exchanged, problem.graph, problem.objective)
+    method = ReleaseOnce(BUDGET, OutputPerturbation())
+    one, other = (simulate(each, method, updates=5) for each in (problem, scaled))
+    np.testing.assert_allclose(one.models, other.models, rtol=1e-9, atol=1e-12)
+    assert np.abs(np.asarray(one.own_models) - np.asarray(other.own_models)).max() > 1e-3
 
 
 # What is said, and what is refused.
 
 
-def test_a_graph_from_private_data_is_named_as_a_leak():
+def test_a_graph_from_private_data_is_not_covered():
     problem = random_problem(8)
-    assert ReleaseOnce(BUDGET).guarantee(problem).leaks == ()
-    graph = SimilarityGraph.from_scipy(problem.graph.to_scipy(), source="targets")
-    leaky = Problem(problem.population, graph, problem.loss)
-    guarantee = ReleaseOnce([BUDGET] * 11 + [Budget(0.5, 1e-5)]).guarantee(leaky)
+    told = ReleaseOnce(BUDGET).prepare(problem, 0).guarantee
+    assert told is not None
+    assert told.not_covered == ()
+    graph = SimilarityGraph.from_scipy(problem.neighbors.to_scipy(), source="targets")
+    leaky = Problem(problem.population, graph, Objective(problem.loss))
+    guarantee = ReleaseOnce([BUDGET] * 11 + [Budget(0.5, 1e-5)]).prepare(leaky, 0).guarantee
+    assert guarantee is not None
     assert "graph, built from targets" in guarantee.explain()
+    assert guarantee.not_covered == ("the graph, built from targets",)
     assert guarantee.epsilon == (0.5, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("kind", "loss", "message"),
+    ("what", "loss", "settings", "message"),
     [
-        (OutputPerturbation(0.1, 1.0), Quadratic(), "no bound"),
-        (OutputPerturbation(0.0, 1.0), Huber(), "l2 must be one positive number"),
-        (OutputPerturbation(np.ones(12) / 8, 1.0), Huber(), "whatever m_i is"),  # type: ignore[arg-type]
-        (OutputPerturbation(0.1, math.inf), Huber(), "feature_bound"),
-        (ObjectivePerturbation(0.1, 1.0), Quadratic(), "no bound"),
-        (ObjectivePerturbation(1e-4, 1.0), Huber(), "too small for objective perturbation"),
-        (ObjectivePerturbation(0.1, 1.0), Softmax(3), "one score"),
-        (PointMean(), Huber(), "two classes"),
-        (PointMean(), Softmax(3), "two classes"),
+        (OutputPerturbation(l2=0.1), Quadratic(), {}, r"method\.width: missing.*does not bound the gradient"),
+        (OutputPerturbation(0.5, 0.1), Huber(), {}, r"method\.width: only for a loss without"),
+        (OutputPerturbation(), Huber(), {}, r"objective\.l2: missing; .* one number above 0"),
+        (OutputPerturbation(), Huber(), {"l2": 0.0}, r"objective\.l2: got 0\.0; .* one number above 0"),
+        (OutputPerturbation(), Huber(), {"l2": np.ones(12) / 8}, r"objective\.l2: got .* the same for all"),
+        (OutputPerturbation(l2=0.1), Huber(), {"feature_bound": None}, r"objective\.feature_bound: missing"),
+        (
+            ObjectivePerturbation(0.1),
+            Quadratic(),
+            {},
+            r"objective\.loss: got \"quadratic\".*bounded gradient",
+        ),
+        (ObjectivePerturbation(1e-4), Huber(), {}, "too small for objective perturbation"),
+        (ObjectivePerturbation(0.1), Softmax(3), {}, "one score"),
+        (ObjectivePerturbation(0.1), Huber(), {"feature_bound": None}, r"objective\.feature_bound: missing"),
+        (PointMean(), Huber(), {}, "two classes"),
+        (PointMean(), Softmax(3), {}, "two classes"),
     ],
 )
-def test_what_would_leak_is_refused(kind, loss, message):
-    problem = random_problem(9, loss=loss)
+def test_what_would_leak_is_refused(what, loss, settings, message):
+    problem = random_problem(9, loss=loss, **{"feature_bound": 1.0, **settings})
     with pytest.raises(PrivacyError, match=message):
-        ReleaseOnce(BUDGET, kind=kind).prepare(problem)
+        simulate(problem, ReleaseOnce(BUDGET, what), updates=1)
+    with pytest.raises(PrivacyError, match=message):
+        what.release(problem, BUDGET, 0)
+
+
+@pytest.mark.parametrize("statistic", [OutputPerturbation, ObjectivePerturbation])
+@pytest.mark.parametrize("l2", [0.0, -1.0, math.inf, np.ones(3)])
+def test_a_penalty_of_a_released_model_is_one_number_above_zero(statistic, l2):
+    with pytest.raises(PrivacyError, match="l2 must be a number above 0"):
+        statistic(l2=l2)
+
+
+def test_objective_perturbation_is_no_release_of_a_gate():
+    problem = random_problem(9, feature_bound=1.0)
+    with pytest.raises(PrivacyError, match="a gate cannot do"):
+        handed_over(ObjectivePerturbation(1.0), problem)
 
 
 def test_normal_noise_needs_a_delta():
     with pytest.raises(PrivacyError, match="delta > 0"):
-        ReleaseOnce(Budget(1.0)).prepare(random_problem(9))
+        ReleaseOnce(Budget(1.0)).prepare(random_problem(9), 0)
 
 
 def test_budgets_must_fit_the_agents():
     with pytest.raises(PrivacyError, match="2 budgets for 12 agents"):
-        budget_of_each(random_problem(9), [BUDGET, BUDGET])
+        ReleaseOnce([BUDGET, BUDGET]).prepare(random_problem(9), 0)
 
 
 def test_a_tradeoff_must_be_positive():
     with pytest.raises(PrivacyError, match="tradeoff"):
-        ReleaseOnce(BUDGET, tradeoff=0.0)
+        Propagation(tradeoff=0.0)
 
 
 def test_nothing_to_release_is_refused():
     problem = problem_of(np.empty((0, 2)), [], Logistic(), [0, 0])
     with pytest.raises(PrivacyError, match="nothing to release"):
-        ReleaseOnce(BUDGET).prepare(problem)
+        ReleaseOnce(BUDGET).prepare(problem, 0)
 
 
-def test_gates_release_what_the_simulation_says():
-    """Each agent's own gate, with its own event, against the release of all agents at once."""
-    problem = random_problem(3)
-    result = ReleaseOnce(BUDGET, noise_seed=6).release(problem)
-    for agent, event in enumerate(result.events):
-        features, targets = problem.population.samples(agent)
-        if event is None:
-            assert len(targets) == 0
+@pytest.mark.parametrize("what", [PointMean(), OutputPerturbation(l2=0.5)])
+def test_gates_release_what_the_simulation_says(what):
+    """Each agent's own gate, with its own plan and stream of noise, against the release of all at once."""
+    problem = random_problem(3, feature_bound=1.0)
+    result = what.release(problem, BUDGET, 6)
+    assert result.plan is not None
+    for agent in range(problem.n_agents):
+        samples = samples_held(problem, agent)
+        if len(samples.targets) == 0:
+            assert not result.vectors[agent].any()
             continue
-        gate = Gate(Plan(BUDGET, "gdp", (event,)), MemoryLedger("a"), SimulatedNoise(6, agent))
-        release = gate.release_mean(unit_rows(features, targets), 1.0)
+        gate = Gate(result.plan, MemoryLedger("a"), SimulatedNoise(6, agent))
+        release = gate.release(what.of(samples, problem.objective))
         np.testing.assert_allclose(release.vector, result.vectors[agent], rtol=1e-12, atol=1e-15)
+        assert gate.is_spent
+
+
+def test_the_rows_of_a_mean_are_of_length_one():
+    samples = samples_held(random_problem(3), 4)
+    rows = PointMean().of(samples, Objective())
+    assert isinstance(rows, Rows)
+    assert rows.clip == 1.0
+    np.testing.assert_allclose(np.linalg.norm(np.asarray(rows.values), axis=1), 1.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("target", [1e15, 1e20, 1e300, -1e308])
-def test_no_target_makes_a_release_fail(target, monkeypatch):
-    """A refusal would tell of it; and the release moves no further than for any other point."""
-    without_noise(monkeypatch)
-    kind = OutputPerturbation(0.5, 2.0, Huber(0.7))
-    features, targets = [[1.0, 0.5], [0.3, -1.0], [0.2, 0.1]], [0.5, -0.2, 0.1]
-    usual = kind.release(problem_of(features, targets, Huber(0.7)), (BUDGET,), 0)
-    far = kind.release(problem_of(features, [*targets[:2], target], Huber(0.7)), (BUDGET,), 0)
-    assert np.linalg.norm(far.vectors - usual.vectors) <= sensitivity_of(usual)
+def test_no_target_makes_a_release_fail(target):
+    """A refusal would tell of it; and the release moves no further than for any other sample."""
+    what, features = OutputPerturbation(l2=0.5), [[1.0, 0.5], [0.3, -1.0], [0.2, 0.1]]
+    usual, sensitivity = handed_over(
+        what, problem_of(features, [0.5, -0.2, 0.1], Huber(0.7), feature_bound=2.0)
+    )
+    far, _ = handed_over(what, problem_of(features, [0.5, -0.2, target], Huber(0.7), feature_bound=2.0))
+    assert np.linalg.norm(far - usual) <= sensitivity

@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support import LOSSES, named
 
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
-from flockwise.objective import Huber, Logistic, Loss, Problem, Quadratic, Softmax
-
-LOSSES = (Logistic(), Softmax(3), Quadratic(), Huber(0.5))
+from flockwise.objective import Loss, Objective, Problem
 
 
 def random_targets(loss: Loss, scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     noisy = scores + 0.5 * rng.standard_normal(scores.shape)
-    if isinstance(loss, Softmax):
-        return rng.integers(0, loss.classes, scores.shape).astype(scores.dtype)
-    return np.where(noisy >= 0, 1.0, -1.0).astype(scores.dtype) if isinstance(loss, Logistic) else noisy
+    if loss.metric == "rmse":
+        return noisy
+    if loss.outputs == 1:
+        return np.where(noisy >= 0, 1.0, -1.0).astype(scores.dtype)
+    return rng.integers(0, loss.outputs, scores.shape).astype(scores.dtype)
 
 
 def random_problem(
@@ -31,6 +32,7 @@ def random_problem(
     seed: int = 0,
     **settings: Any,
 ) -> Problem:
+    """settings: of the objective, beside its loss."""
     rng = np.random.default_rng(seed)
     offsets = np.concatenate(([0], np.cumsum(counts)))
     features = rng.standard_normal((offsets[-1], n_features))
@@ -39,8 +41,7 @@ def random_problem(
     return Problem(
         Population.packed(features, targets, offsets),
         SimilarityGraph.from_edges(len(counts), edges, weights),
-        loss,
-        **settings,
+        Objective(loss, **settings),
     )
 
 
@@ -49,6 +50,6 @@ def make_problem() -> Callable[..., Problem]:
     return random_problem
 
 
-@pytest.fixture(params=LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.fixture(params=LOSSES, ids=named)
 def loss(request: pytest.FixtureRequest) -> Loss:
     return request.param

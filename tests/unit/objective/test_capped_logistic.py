@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from flockwise.objective.losses import LOSS_NAMES, CappedLogistic, Logistic, loss_by_name
+from flockwise.objective import LOSSES, CappedLogistic, Logistic
 
 SCORES = np.linspace(-6, 6, 41)
 
@@ -33,6 +33,5 @@ def test_it_is_the_logistic_loss_on_the_right_side_of_the_separator():
     assert CappedLogistic().value(-1000.0, 1.0) == pytest.approx(math.log(2) + 500)
 
 
-def test_it_has_a_name():
-    assert "capped_logistic" in LOSS_NAMES
-    assert loss_by_name("capped_logistic") == CappedLogistic()
+def test_it_is_registered_under_its_name():
+    assert LOSSES["capped_logistic"] is CappedLogistic

@@ -18,12 +18,12 @@ from flockwise.objective import (
     LocalObjective,
     LocalObjectives,
     Logistic,
+    Objective,
     Problem,
     Quadratic,
     Softmax,
-    solve_global_model,
-    solve_local_models,
 )
+from flockwise.solve import solve_global_model, solve_local_models
 
 # More features than samples, as many, fewer, and none at all.
 COUNTS = (2, 4, 30, 0, 12)
@@ -53,8 +53,8 @@ def test_all_agents_at_once_agree_with_one_at_a_time(make_problem, loss):
 
 def test_float32_data_is_accumulated_in_float64(make_problem):
     problem = make_problem(Logistic(), counts=(500, 300), edges=((0, 1),), n_features=20)
-    single = Problem(problem.population.astype("float32"), problem.graph, l2=problem.l2_penalties)
-    double = Problem(single.population.astype("float64"), problem.graph, l2=problem.l2_penalties)
+    single = Problem(problem.population.astype("float32"), problem.graph)
+    double = Problem(single.population.astype("float64"), problem.graph)
     models = np.random.default_rng(5).standard_normal((2, 20))
     assert LocalObjectives(single).values(models) == pytest.approx(
         LocalObjectives(double).values(models), rel=EXACT
@@ -145,7 +145,7 @@ def test_badly_scaled_features_are_no_obstacle():
     features = rng.standard_normal((60, 5)) * np.array([1e-3, 1.0, 1e2, 1e4, 1e-1])
     targets = features @ np.array([1e3, 1.0, 1e-2, 1e-4, 10.0]) + rng.standard_normal(60)
     population = Population.packed(features, targets, np.array([0, 60]))
-    problem = Problem(population, SimilarityGraph.from_edges(1, []), Quadratic(), l2=1e-6)
+    problem = Problem(population, SimilarityGraph.from_edges(1, []), Objective(Quadratic(), l2=1e-6))
     expected = np.linalg.solve(features.T @ features + 6e-5 * np.eye(5), features.T @ targets)
     assert solve_local_models(problem, tolerance=1e-10)[0] == pytest.approx(expected, rel=1e-4)
 
@@ -161,15 +161,15 @@ def test_without_penalty_the_quadratic_minimum_has_least_norm(make_problem):
 
 def test_agents_that_cannot_be_solved_are_named(monkeypatch):
     # Separable: the gradient vanishes only at infinity, by a factor e or so with each step.
-    monkeypatch.setattr("flockwise.objective.solitary.MAX_ITERATIONS", 5)
+    monkeypatch.setattr("flockwise.solve.local.MAX_ITERATIONS", 5)
     features = np.array([[1.0], [-1.0]])
     population = Population.packed(features, np.array([1.0, -1.0]), np.array([0, 2]), agent_names=("anna",))
-    problem = Problem(population, SimilarityGraph.from_edges(1, []), l2=0.0)
+    problem = Problem(population, SimilarityGraph.from_edges(1, []), Objective(l2=0.0))
     with pytest.raises(ObjectiveError, match=r"agent\(s\) 'anna' .*raise l2"):
         solve_local_models(problem)
 
 
-def test_listed_agents_only(make_problem):
+def test_only_the_agents_listed_are_solved_for(make_problem):
     problem = make_problem(Quadratic())
     everyone = solve_local_models(problem)
     assert np.array_equal(solve_local_models(problem, agents=[4, 0]), everyone[[4, 0]])
@@ -197,9 +197,9 @@ def test_local_models_are_the_same_for_every_thread_count(make_problem):
     assert np.array_equal(one, several)
 
 
-def test_the_global_model_minimises_the_weighted_sum(make_problem, loss):
+def test_the_global_model_minimizes_the_weighted_sum(make_problem, loss):
     problem = make_problem(loss, edges=((0, 1), (1, 2), (2, 3)))  # agent 4 has no neighbor, and no say
-    shares = problem.graph.degrees * problem.confidences
+    shares = problem.neighbors.degrees * problem.confidences
     agents = [LocalObjective.of_agent(problem, agent) for agent in range(problem.n_agents)]
 
     def value(model: np.ndarray) -> float:
@@ -212,6 +212,13 @@ def test_the_global_model_minimises_the_weighted_sum(make_problem, loss):
     ours = solve_global_model(problem, tolerance=1e-10)
     assert ours == pytest.approx(theirs.x, abs=1e-6)
     assert np.linalg.norm(gradient(ours)) <= 1e-9 * np.linalg.norm(gradient(0 * ours))
+
+
+def test_models_of_agents_who_learn_alone_use_the_samples_as_they_are(make_problem, loss):
+    """What is scaled down for the neighbors' eyes stays whole at home: here every sample is longer."""
+    bounded = make_problem(loss, feature_bound=1e-3, l2=0.1)
+    assert np.array_equal(solve_local_models(bounded), solve_local_models(make_problem(loss, l2=0.1)))
+    assert np.array_equal(LocalObjective.of_agent(bounded, 2).features, bounded.exchanged.samples(2)[0])
 
 
 def test_a_global_model_needs_an_edge(make_problem):

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from flockwise.objective import (
+    CappedLogistic,
     CollaborativeObjective,
     Huber,
     Logistic,
     Problem,
     Quadratic,
     Softmax,
-    solve_global_model,
-    solve_local_models,
-    solve_optimum,
 )
+from flockwise.solve import solve_global_model, solve_local_models, solve_optimum
 
 
 def cvxpy_loss(problem: Problem, agent: int, model: Any) -> Any:
@@ -27,6 +26,11 @@ def cvxpy_loss(problem: Problem, agent: int, model: Any) -> Any:
     match problem.loss:
         case Logistic():
             return cvxpy.sum(cvxpy.logistic(-cvxpy.multiply(targets, features @ model)))
+        case CappedLogistic():
+            # A sample on the wrong side is moved up to the separator, at the price of ½ for every step.
+            moves = cvxpy.Variable(len(targets), nonneg=True)
+            margins = cvxpy.multiply(targets, features @ model) + moves
+            return cvxpy.sum(cvxpy.logistic(-margins)) + 0.5 * cvxpy.sum(moves)
         case Quadratic():
             return cvxpy.sum_squares(features @ model - targets)
         case Huber(width):
@@ -42,14 +46,14 @@ def cvxpy_optimum(problem: Problem) -> float:
     models = [cvxpy.Variable(problem.dimension) for _ in range(problem.n_agents)]
     total: Any = 0.0
     for i, own in enumerate(models):
-        for j, weight in zip(*problem.graph.neighbors_of(i), strict=True):
+        for j, weight in zip(*problem.neighbors.neighbors_of(i), strict=True):
             if i < j:
                 total += 0.5 * weight * cvxpy.sum_squares(own - models[j])
         local: Any = problem.l2_penalties[i] * cvxpy.sum_squares(own)
         count = problem.population.sample_counts[i]
         if count:
             local += cvxpy_loss(problem, i, own) / count
-        total += problem.graph.degrees[i] * problem.pulls[i] * local
+        total += problem.neighbors.degrees[i] * problem.pulls[i] * local
     minimum: Any = cvxpy.Problem(cvxpy.Minimize(total)).solve(solver="CLARABEL")
     return float(minimum)
 

@@ -12,14 +12,16 @@ from tests.noisy_descent import even_problem, exact_expected_gaps, quadratic_for
 from flockwise.errors import ObjectiveError
 from flockwise.method.descent import descent_update
 from flockwise.objective import Logistic, Quadratic
-from flockwise.objective.private_theory import best_updates, utility_theory
-from flockwise.privacy import Budget, Gaussian, Laplace, calibrate
+from flockwise.privacy.accounting import calibrate
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.mechanisms import Gaussian, Laplace
+from flockwise.theory import best_updates, utility_theory
 
 
 def test_constants_follow_their_definitions(make_problem):
     problem = make_problem(Logistic(), tradeoff=0.4)
     theory = utility_theory(problem)
-    factors = (0.4 * problem.graph.degrees * problem.confidences) ** 2
+    factors = (0.4 * problem.neighbors.degrees * problem.confidences) ** 2
     expected = problem.dimension * factors / (2 * problem.n_agents * problem.block_smoothness)
     np.testing.assert_allclose(theory.noise_weights, expected, rtol=1e-14)
     published = factors / (2 * problem.n_agents * problem.block_smoothness.min())
@@ -30,7 +32,7 @@ def test_published_costs_are_the_printed_formula(make_problem):
     """1/(n L_min) Σ (μ D_ii c_i s_i)² for Laplace noise of scale s_i, whose standard deviation is √2·s_i."""
     problem = make_problem(Quadratic(), tradeoff=2.0)
     scales = np.array([0.3, 0.0, 1.1, 0.2, 2.0])
-    factors = (2.0 * problem.graph.degrees * problem.confidences * scales) ** 2
+    factors = (2.0 * problem.neighbors.degrees * problem.confidences * scales) ** 2
     printed = factors.sum() / (problem.n_agents * problem.block_smoothness.min())
     costs = utility_theory(problem).published_costs(math.sqrt(2) * scales, 3)
     np.testing.assert_allclose(costs, [printed] * 3, rtol=1e-13)
@@ -101,7 +103,7 @@ def test_noise_by_update_is_averaged_over_who_woke_before(make_problem):
 def sampled_gap(problem, stds, n_ticks, random):
     """Eq. (6) with normal noise from zero models: the last gap, and whether an agent ran out of updates."""
     hessian, optimum = quadratic_form(problem)
-    neighbors = problem.graph.to_scipy().toarray() / problem.graph.degrees[:, None]
+    neighbors = problem.neighbors.to_scipy().toarray() / problem.neighbors.degrees[:, None]
     samples = [problem.population.samples(agent) for agent in range(problem.n_agents)]
     models, updates = np.zeros(optimum.shape), np.zeros(problem.n_agents, int)
     for agent in random.integers(0, problem.n_agents, n_ticks):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from flockwise.objective.sigmoid import sigmoid
+import flockwise.objective.compiled  # noqa: F401 - what the kernels compile for it
+from flockwise.objective.losses import sigmoid
 
 
 @njit

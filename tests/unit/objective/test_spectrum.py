@@ -37,7 +37,7 @@ def test_samples_that_are_all_zero_have_no_curvature():
         np.array([3.0]),
     ],
 )
-def test_close_and_scattered_eigenvalues(spectrum):
+def test_the_largest_of_close_and_of_scattered_eigenvalues_is_found(spectrum):
     basis, _ = np.linalg.qr(np.random.default_rng(2).standard_normal((len(spectrum), len(spectrum))))
     matrix = basis @ np.diag(spectrum) @ basis.T
     assert largest_eigenvalue(matrix) == pytest.approx(spectrum.max(), rel=ROUNDING)

@@ -9,14 +9,15 @@ import pytest
 from scipy import sparse
 
 from flockwise.errors import ObjectiveError
-from flockwise.objective import Logistic, Quadratic, convergence_theory, theory
+from flockwise.objective import Logistic, Quadratic
+from flockwise.theory import convergence, convergence_theory
 
 
 def test_constants_follow_their_definitions(make_problem):
     problem = make_problem(Logistic(), tradeoff=0.4)
     theory = convergence_theory(problem)
-    penalties = 2 * 0.4 * problem.graph.degrees * problem.confidences * problem.l2_penalties
-    lower_bound = problem.graph.laplacian().toarray() + np.diag(penalties)
+    penalties = 2 * 0.4 * problem.neighbors.degrees * problem.confidences * problem.l2_penalties
+    lower_bound = problem.neighbors.laplacian().toarray() + np.diag(penalties)
     assert theory.published_strong_convexity == pytest.approx(penalties.min(), rel=1e-14)
     assert theory.strong_convexity == pytest.approx(np.linalg.eigvalsh(lower_bound)[0], rel=1e-10)
     assert theory.strong_convexity > theory.published_strong_convexity
@@ -31,7 +32,7 @@ def test_sparse_and_dense_eigenvalues_agree(make_problem, monkeypatch):
     edges = tuple((i, (i + step) % 60) for i in range(60) for step in (1, 5))
     problem = make_problem(Quadratic(), counts=tuple(range(1, 61)), edges=edges, l2=0.05)
     dense = convergence_theory(problem).strong_convexity
-    monkeypatch.setattr("flockwise.objective.theory._LARGEST_DENSE", 1)
+    monkeypatch.setattr(convergence, "_LARGEST_DENSE", 1)
     sparse = convergence_theory(problem).strong_convexity
     assert sparse == pytest.approx(dense, rel=1e-4)
 
@@ -48,9 +49,9 @@ def test_sparse_and_dense_eigenvalues_agree(make_problem, monkeypatch):
 @pytest.mark.parametrize("l2", [0.05, [0.0] * 30 + [1.0] * 30, 0.0])
 def test_a_vector_proves_no_more_than_the_eigenvalue_and_nearly_that(make_problem, monkeypatch, edges, l2):
     problem = make_problem(Quadratic(), counts=tuple(range(1, 61)), edges=edges, l2=l2)
-    lower_bound = problem.graph.laplacian().toarray() + np.diag(theory.data_curvatures(problem))
+    lower_bound = problem.neighbors.laplacian().toarray() + np.diag(convergence.data_curvatures(problem))
     smallest = np.linalg.eigvalsh(lower_bound)[0]
-    monkeypatch.setattr(theory, "_LARGEST_DENSE", 1)
+    monkeypatch.setattr(convergence, "_LARGEST_DENSE", 1)
     proved = convergence_theory(problem).strong_convexity
     assert proved <= smallest + 1e-12
     assert proved == pytest.approx(smallest, rel=0.01, abs=1e-9)
@@ -62,7 +63,7 @@ def test_any_positive_vector_proves_a_bound():
     matrix = np.diag((weights + weights.T).sum(axis=1) + rng.random(20)) - weights - weights.T
     smallest = np.linalg.eigvalsh(matrix)[0]
     for _ in range(50):
-        assert theory._bound_by_vector(sparse.csr_array(matrix), rng.random(20) + 1e-3) < smallest
+        assert convergence._bound_by_vector(sparse.csr_array(matrix), rng.random(20) + 1e-3) < smallest
 
 
 def test_bound_and_ticks_are_inverse(make_problem):

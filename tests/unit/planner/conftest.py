@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support import PUBLIC
 
-from flockwise import Budget, Logistic, Population, Problem, SimilarityGraph
-from flockwise.planner import PublicFacts
+from flockwise import Budget, Logistic, Objective, Population, Problem, SimilarityGraph
+from flockwise.method import PublicFacts
 
 LOGISTIC, DELTA = Logistic(), math.exp(-5)
 
 
-def _ring(n_agents, reach, source: Any = "edges"):
+def _ring(n_agents, reach, source: Any = PUBLIC):
     """Everyone is linked to the next few on either side."""
     agents = np.arange(n_agents)
     edges = np.concatenate([np.column_stack([agents, (agents + k) % n_agents]) for k in range(1, reach + 1)])
@@ -30,8 +31,8 @@ def _problem(graph, seed=0, *, n_features=4, loss=LOGISTIC, feature_bound=None, 
     targets = random.choice([-1.0, 1.0], offsets[-1])
     if loss.outputs > 1:
         targets = (targets + 1) / 2
-    bounds = {} if feature_bound is None else {"smoothness": "public", "feature_bound": feature_bound}
-    return Problem(Population.packed(features, targets, offsets), graph, loss, **bounds)
+    objective = Objective(loss, feature_bound=feature_bound)
+    return Problem(Population.packed(features, targets, offsets), graph, objective)
 
 
 @pytest.fixture
@@ -50,6 +51,11 @@ def facts(ring, problem):
 
     def make(graph=None, *, epsilon=1.0, delta=DELTA, residual_scale=None, tradeoff=None, **settings):
         task = problem(ring(40, 3) if graph is None else graph, **settings)
-        return PublicFacts.of(task, Budget(epsilon, delta), tradeoff=tradeoff, residual_scale=residual_scale)
+        return PublicFacts.of(
+            task if tradeoff is None else task.with_tradeoff(tradeoff),
+            Budget(epsilon, delta),
+            chooses_tradeoff=tradeoff is None,
+            residual_scale=residual_scale,
+        )
 
     return make

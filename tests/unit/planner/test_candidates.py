@@ -2,9 +2,11 @@
 
 import pytest
 
-from flockwise import Huber, Logistic, Quadratic, Softmax
-from flockwise.method import CoordinateDescent
-from flockwise.planner.candidates import TRADEOFF, candidates
+from flockwise import CappedLogistic, Huber, Logistic, Quadratic, Softmax
+from flockwise.method import CoordinateDescent, candidates
+from flockwise.method.base import check_method
+from flockwise.method.coordinate_descent import TRADEOFF
+from flockwise.privacy.accounting import default_accountant
 
 
 def families(facts):
@@ -15,15 +17,16 @@ def families(facts):
     ("settings", "expected"),
     [
         ({"loss": Logistic()}, ["lowpass", "release_once"]),
-        ({"loss": Logistic(), "feature_bound": 1.0}, ["lowpass", "release_once", "cd"]),
+        ({"loss": Logistic(), "feature_bound": 1.0}, ["cd", "lowpass", "release_once"]),
+        ({"loss": CappedLogistic(), "feature_bound": 1.0}, ["cd", "lowpass", "release_once"]),
         ({"loss": Logistic(), "feature_bound": 1.0, "delta": 0.0}, ["cd"]),
         ({"loss": Logistic(), "delta": 0.0}, []),
-        ({"loss": Softmax(2), "feature_bound": 1.0}, ["release_once", "cd"]),
-        ({"loss": Huber(), "feature_bound": 1.0}, ["lowpass", "release_once", "cd"]),
+        ({"loss": Softmax(2), "feature_bound": 1.0}, ["cd", "release_once"]),
+        ({"loss": Huber(), "feature_bound": 1.0}, ["cd", "lowpass", "release_once"]),
         ({"loss": Quadratic(), "feature_bound": 1.0}, []),
         (
             {"loss": Quadratic(), "feature_bound": 1.0, "residual_scale": 2.0},
-            ["lowpass", "release_once", "cd"],
+            ["cd", "lowpass", "release_once"],
         ),
         ({"loss": Quadratic(), "residual_scale": 2.0}, []),
     ],
@@ -32,9 +35,16 @@ def test_what_can_be_run_with_what_is_known(facts, settings, expected):
     assert families(facts(**settings)) == expected
 
 
-def test_names_are_unique(facts):
+def test_every_candidate_is_called_differently(facts):
     words = [one.words for one in candidates(facts(feature_bound=1.0))]
     assert len(set(words)) == len(words)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), CappedLogistic(), Softmax(2), Huber(), Quadratic()])
+def test_every_candidate_fits_the_problem_that_it_is_for(facts, problem, ring, loss):
+    task = problem(ring(40, 3), loss=loss, feature_bound=1.0)
+    for one in candidates(facts(loss=loss, feature_bound=1.0, residual_scale=2.0)):
+        check_method(one.method, one.problem(task))
 
 
 def test_a_tradeoff_that_was_given_is_kept(facts):
@@ -48,7 +58,8 @@ def test_a_tradeoff_that_was_given_is_kept(facts):
 def test_without_delta_the_noise_is_pure(facts):
     found = candidates(facts(feature_bound=1.0, delta=0.0))
     descents = [one.method.privacy for one in found if isinstance(one.method, CoordinateDescent)]
-    assert {(one.mechanism, one.accountant) for one in descents if one} == {("knorm", "basic")}
+    assert {one.mechanism for one in descents if one} == {"knorm"}
+    assert default_accountant("knorm", 0.0) == "basic"
 
 
 def test_learning_alone_is_always_there(facts, ring, problem):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from flockwise import Budget, Huber, Problem, angular_graph
-from flockwise.planner import PublicFacts
+from flockwise import Budget, Huber, Objective, Problem, angular_graph
+from flockwise.method import PublicFacts
+from flockwise.planner.facts import facts_of_part
 
 
 def test_a_network_with_other_samples_has_the_same_facts(ring, problem):
@@ -21,14 +22,11 @@ def test_nothing_in_the_facts_is_a_population(facts):
         "sample_counts",
         "n_features",
         "graph",
-        "loss",
+        "objective",
         "budgets",
-        "l2",
-        "tradeoff",
-        "sample_cap",
-        "feature_bound",
+        "chooses_tradeoff",
         "residual_scale",
-        "leaks",
+        "origins",
     }
 
 
@@ -36,19 +34,19 @@ def test_the_facts_of_some_agents(ring, problem):
     graph = ring(10, 1)
     budgets = [Budget(1.0 + agent, 1e-5) for agent in range(10)]
     task = problem(graph)
-    task = Problem(task.population, graph, l2=np.arange(10.0), max_samples=99)
-    part = PublicFacts.of(task, budgets).only(np.array([2, 3, 7]))
+    task = Problem(task.population, graph, Objective(l2=tuple(range(10)), max_samples=99))
+    part = facts_of_part(PublicFacts.of(task, budgets), np.array([2, 3, 7]))
+    assert part.graph is not None
     assert part.sample_counts.tolist() == [22, 23, 22]
     assert part.graph.neighbor_counts.tolist() == [1, 1, 0]
     assert part.budgets == (budgets[2], budgets[3], budgets[7])
-    assert isinstance(part.l2, np.ndarray)
-    assert part.l2.tolist() == [2.0, 3.0, 7.0]
-    assert part.sample_cap == 99
+    assert part.objective.l2 == (2.0, 3.0, 7.0)
+    assert part.objective.max_samples == 99
 
 
-def test_a_graph_from_private_data_is_a_leak(problem):
+def test_a_graph_from_private_data_is_not_covered(problem):
     graph = angular_graph(np.eye(3) + 0.5, source="models")
-    assert PublicFacts.of(problem(graph), Budget(1.0)).leaks == ("the graph, built from models",)
+    assert PublicFacts.of(problem(graph), Budget(1.0)).not_covered == ("the graph, built from models",)
 
 
 def test_the_least_delta_counts(ring, problem):

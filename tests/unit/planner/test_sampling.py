@@ -1,24 +1,32 @@
 """A part of a large network."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from flockwise import SimilarityGraph
-from flockwise.planner.sampling import LARGEST, agents_to_simulate
+from flockwise.planner.sampling import LARGEST, agents_to_simulate, graph_of
 
 
-def test_a_small_network_is_simulated_whole(ring):
-    assert agents_to_simulate(ring(LARGEST, 2)).tolist() == list(range(LARGEST))
+def test_a_small_network_is_simulated_whole(facts, ring):
+    assert agents_to_simulate(facts(ring(LARGEST, 2))).tolist() == list(range(LARGEST))
 
 
-def test_of_a_large_ring_neighbors_are_taken(ring):
+def test_of_a_large_ring_neighbors_are_taken(facts, ring):
     graph = ring(3000, 3)
-    inside = agents_to_simulate(graph)
+    inside = agents_to_simulate(facts(graph))
     assert len(set(inside.tolist())) == LARGEST
     # All but those at the two ends have all their neighbors inside.
     kept = graph.to_scipy()[inside][:, inside]
     assert (np.diff(kept.indptr) == 6).sum() >= LARGEST - 6
 
 
-def test_agents_without_neighbors_are_taken_too():
+def test_agents_without_neighbors_are_taken_too(facts):
     graph = SimilarityGraph.from_edges(1000, np.array([[0, 1]]))
-    assert len(agents_to_simulate(graph)) == LARGEST
+    assert len(agents_to_simulate(facts(graph))) == LARGEST
+
+
+def test_agents_without_a_graph_are_taken_too(facts, ring):
+    alone = replace(facts(ring(1000, 1)), graph=None)
+    assert len(agents_to_simulate(alone)) == LARGEST
+    assert graph_of(alone).n_edges == 0

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.support import LOSSES, named
 
-from flockwise import Huber, Logistic, Quadratic, Softmax
+from flockwise import Huber
 from flockwise.graph.randomized import random_graph
 from flockwise.planner.field import SmoothField
 from flockwise.planner.twins import SHARES, TWINS_PER_SHARE, plausible_shares, twins
@@ -20,7 +21,7 @@ def test_twins_have_the_public_facts_and_differ(facts):
     for twin in found:
         assert twin.problem.population.sample_counts.tolist() == known.sample_counts.tolist()
         assert twin.problem.graph is known.graph
-        assert twin.problem.sample_cap == known.sample_cap
+        assert twin.problem.sample_cap == known.objective.max_samples
     assert len({twin.problem.fingerprint for twin in found}) == len(found)
     assert [twin.problem.fingerprint for twin in made(known)] == [twin.problem.fingerprint for twin in found]
 
@@ -31,7 +32,7 @@ def test_features_stay_within_the_bound(facts):
         assert 1.5 <= lengths.min() < lengths.max() <= 3.0
 
 
-@pytest.mark.parametrize("loss", [Logistic(), Softmax(3), Quadratic(), Huber(2.0)])
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
 def test_every_loss_accepts_the_targets_of_its_twins(facts, loss):
     for twin in made(facts(loss=loss, feature_bound=1.0)):
         assert loss.valid_targets(twin.problem.population.targets).all()

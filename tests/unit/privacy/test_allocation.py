@@ -16,7 +16,6 @@ from flockwise.privacy.allocation import (
     uniform,
 )
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.mechanisms import Gaussian, Laplace
 from flockwise.privacy.plan import Plan
 
 WAKE_TICKS = [3, 9, 10, 24, 40]
@@ -50,10 +49,9 @@ def test_the_published_rule_is_prop_2_and_spends_early():
     factor = (root - 1) / (root**N_TICKS - 1)
     share = sum(factor * root**t for t in WAKE_TICKS)
     printed = [factor * root**t * total_epsilon / share for t in WAKE_TICKS]
-    plan = Plan.fitting(
-        Budget(total_epsilon), Laplace(0.1, 1.0), accountant="basic", costs=published(WAKE_TICKS, CONTRACTION)
-    )
-    steps = [1 / event.multiplier for event in plan.events]
+    costs = published(WAKE_TICKS, CONTRACTION)
+    plan = Plan.fitting(Budget(total_epsilon), "laplace", costs, accountant="basic")
+    steps = [1 / multiplier for multiplier in plan.multipliers]
     assert steps == pytest.approx(printed)
     assert steps == sorted(steps, reverse=True)
 
@@ -62,8 +60,8 @@ def test_the_published_rule_is_worse_than_uniform_and_the_corrected_one_better()
     weights = CONTRACTION ** (N_TICKS - 1 - np.array(WAKE_TICKS, dtype=float))
     noises = []
     for costs in (published(WAKE_TICKS, CONTRACTION), uniform(5), late_heavy(WAKE_TICKS, CONTRACTION, 1 / 4)):
-        events = Plan.fitting(Budget(1.0, 1e-5), Gaussian(0.1, 1.0), accountant="gdp", costs=costs).events
-        noises.append(noise_that_counts([1 / event.multiplier for event in events], weights))
+        plan = Plan.fitting(Budget(1.0, 1e-5), "gaussian", costs, accountant="gdp")
+        noises.append(noise_that_counts(plan.costs, weights))
     assert noises[2] < noises[1] < noises[0]
 
 
@@ -83,7 +81,7 @@ def test_without_contraction_every_rule_is_uniform():
     assert late_heavy_by_own_clock(5, 1.0, 1 / 3) == expected
 
 
-def test_exponents():
+def test_exponents_follow_how_costs_add_up():
     assert exponent_for("basic", 1e-5) == pytest.approx(1 / 3)
     assert exponent_for("pld", 0.0) == pytest.approx(1 / 3)
     assert {exponent_for(name, 1e-5) for name in ("gdp", "zcdp", "pld", "theorem1", "remark")} == {1 / 4}

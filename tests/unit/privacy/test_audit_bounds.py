@@ -9,18 +9,18 @@ import pytest
 from scipy.stats import binomtest
 
 from flockwise.errors import PrivacyError
-from flockwise.privacy import Budget, Gaussian, KNorm, Laplace
+from flockwise.privacy import MECHANISMS, Budget, Gaussian, KNorm, Laplace
 from flockwise.privacy.audit import CONFIDENCE, GateAttack, Scores, audit_one, epsilon_lower_bound, failed
 from flockwise.privacy.audit.bounds import lower_limit, upper_limit
-from flockwise.privacy.audit.gate import along_axis, along_diagonal, audited_event, opposite_points
-from flockwise.privacy.audit.likelihood import log_likelihood
+from flockwise.privacy.audit.gate import along_axis, along_diagonal, opposite_points
+from flockwise.privacy.audit.likelihood import log_likelihoods
 from flockwise.privacy.audit.samplers import (
     numpy_laplace_misfits,
     philox_gaussian_misfits,
     philox_laplace_misfits,
 )
 from flockwise.privacy.noise import SimulatedNoise
-from flockwise.randomness.noise import KINDS, standard_noise
+from flockwise.randomness.noise import standard_noise
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 40), (1, 40), (17, 40), (39, 40), (40, 40)])
@@ -30,14 +30,14 @@ def test_limits_are_those_of_clopper_and_pearson(successes, trials):
     assert upper_limit(successes, trials, 0.003) == pytest.approx(exact.high, abs=1e-12)
 
 
-def randomised_response(random, epsilon, runs):
+def randomized_response(random, epsilon, runs):
     """Two answers; the truth with probability e^ε/(1 + e^ε): exactly ε-differentially private."""
     lie = 1 / (1 + math.exp(epsilon))
     return Scores((random.random(runs) < lie).astype(float), (random.random(runs) >= lie).astype(float))
 
 
 def test_the_bound_comes_near_the_truth():
-    scores = randomised_response(np.random.default_rng(0), 1.0, 200_000)
+    scores = randomized_response(np.random.default_rng(0), 1.0, 200_000)
     assert 0.95 < epsilon_lower_bound(scores, 0.0, 0.001) <= 1.0
 
 
@@ -45,12 +45,12 @@ def test_the_bound_errs_no_oftener_than_stated():
     """At an error rate of 20 %: more than 100 of 300 errors would have a probability below 1e-7."""
     random = np.random.default_rng(1)
     errors = sum(
-        epsilon_lower_bound(randomised_response(random, 1.0, 500), 0.0, 0.2) > 1.0 for _ in range(300)
+        epsilon_lower_bound(randomized_response(random, 1.0, 500), 0.0, 0.2) > 1.0 for _ in range(300)
     )
     assert errors <= 100
 
 
-def test_either_data_set_may_be_the_one_that_is_recognised():
+def test_either_data_set_may_be_the_one_that_is_recognized():
     """An answer that only one of them gives, in 10 % of the runs."""
     random = np.random.default_rng(2)
     rare, never = (random.random(5_000) < 0.1).astype(float), np.zeros(5_000)
@@ -74,14 +74,22 @@ def test_scores_are_checked():
 
 
 @pytest.mark.parametrize("event", [Laplace(1.0, 0.7), Gaussian(1.0, 0.7), KNorm(1.0, 0.7, dimension=1)])
-def test_likelihoods_in_one_dimension(event):
+def test_likelihoods_in_one_dimension_are_those_of_the_formulas(event):
     noise = np.array([[0.0], [0.4], [-2.0]])
     expected = {
         "laplace": -np.abs(noise[:, 0]) / 0.7,
         "gaussian": -(noise[:, 0] ** 2) / (2 * 0.49),
         "knorm": -np.abs(noise[:, 0]) / 0.7,
     }
-    assert log_likelihood(event, noise) == pytest.approx(expected[event.name])
+    assert event.log_likelihood(noise) == pytest.approx(expected[event.name])
+
+
+def test_the_likelihood_of_a_run_is_the_sum_over_its_updates():
+    events = [Laplace(1.0, 0.7), Gaussian(1.0, 0.3)]
+    noise = np.random.default_rng(0).normal(size=(6, 2, 3))
+    found = log_likelihoods(events, noise)
+    first, second = (event.log_likelihood(noise[:, k]) for k, event in enumerate(events))
+    assert found == pytest.approx(first + second)
 
 
 @pytest.mark.parametrize("direction", [along_axis(4), along_diagonal(4)], ids=["axis", "diagonal"])
@@ -92,12 +100,12 @@ def test_neighboring_data_sets_differ_in_one_point(direction):
 
 
 class HalfTheNoise(SimulatedNoise):
-    def draw(self, event, dimension, number):
-        return super().draw(event, dimension, number) / 2
+    def draw(self, event, number):
+        return super().draw(event, number) / 2
 
 
-def test_a_row_of_the_audit():
-    honest = GateAttack("laplace", audited_event(Laplace, 1), Budget(2.0), "basic", 1, 2_000, along_axis(1))
+def test_a_row_of_the_audit_follows_from_its_seed_and_shows_a_leak():
+    honest = GateAttack("laplace", "laplace", Budget(2.0), "basic", 1, 2_000, along_axis(1))
     row = audit_one(honest, n_rows=3, seed=5, share=0.5)
     assert row == audit_one(honest, n_rows=3, seed=5, share=0.5), "a function of the seed"
     assert row != audit_one(honest, n_rows=3, seed=5, share=0.5, number=1)
@@ -112,9 +120,7 @@ def test_a_row_of_the_audit():
     }
     assert 1.0 < row.lower_bound <= 2.0
     assert row.holds
-    leaky = GateAttack(
-        "laplace", audited_event(Laplace, 1), Budget(2.0), "basic", 1, 2_000, along_axis(1), HalfTheNoise
-    )
+    leaky = GateAttack("laplace", "laplace", Budget(2.0), "basic", 1, 2_000, along_axis(1), HalfTheNoise)
     wrong = audit_one(leaky, n_rows=3, seed=5)
     assert failed([row, wrong]) == [wrong]
 
@@ -126,8 +132,8 @@ def float_noise(name, rows):
     """Noise of one floating-point sampler in four coordinates."""
     if name == "numpy laplace":
         return np.random.default_rng(0).laplace(0.0, SCALE, (rows, 4))
-    kind = KINDS[name.removeprefix("philox ")]
-    return np.array([SCALE * standard_noise(kind, 7, row, 1, 4) for row in range(rows)])
+    sampler = MECHANISMS[name.removeprefix("philox ")].sampler()
+    return np.array([SCALE * standard_noise(sampler, 7, row, 1, 4) for row in range(rows)])
 
 
 @pytest.mark.parametrize(
@@ -139,9 +145,9 @@ def float_noise(name, rows):
     ],
 )
 def test_float_noise_fits_where_it_was_added_and_seldom_elsewhere(name, misfits):
-    centre, other = np.full(4, 524_287.0), np.full(4, -524_287.0)
-    outputs = centre + float_noise(name, 300)
-    assert not misfits(outputs, centre, SCALE).any()
+    center, other = np.full(4, 524_287.0), np.full(4, -524_287.0)
+    outputs = center + float_noise(name, 300)
+    assert not misfits(outputs, center, SCALE).any()
     assert (misfits(outputs, other, SCALE) > 0).mean() > 0.7
 
 

@@ -4,16 +4,22 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.unit.privacy.proven import (
+    events_of,
+    every_integer_version,
+    every_mechanism,
+    every_proof,
+    noise_for,
+)
 
 from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.entries import Entry
-from flockwise.privacy.filters import GdpFilter, PureFilter, ZcdpFilter
-from flockwise.privacy.gate import Gate
+from flockwise.privacy.gate import Bounded, Gate, Rows, check_entries
 from flockwise.privacy.grid import grid_for_mean, grid_for_vector, rounded_sensitivity
 from flockwise.privacy.ledger import Ledger, MemoryLedger
 from flockwise.privacy.ledger_file import read_statement
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
+from flockwise.privacy.mechanisms import Gaussian, Laplace
 from flockwise.privacy.messages import decode
 from flockwise.privacy.noise import SecureNoise, SimulatedNoise
 from flockwise.privacy.plan import Plan
@@ -22,23 +28,40 @@ BUDGET = Budget(1.0, 1e-5)
 SAMPLES, DIMENSION, CLIP = 8, 3, 1.5
 SENSITIVITY = 2 * CLIP / SAMPLES
 POINTS = np.random.default_rng(7).normal(size=(SAMPLES, DIMENSION))
+ROWS, ZEROS = Rows.of(POINTS, CLIP), Rows.of(POINTS * 0, CLIP)
 GRID = grid_for_mean(SENSITIVITY, SAMPLES)
-ON_GRID = Gaussian(SENSITIVITY, 1.0, GRID)
+COSTS = [1.0, 2.0, 3.0]
 
 
-def planned(updates=3, event: Mechanism = ON_GRID, accountant="zcdp"):
-    return Plan.fitting(BUDGET, event, accountant=accountant, updates=updates)
+def planned(releases=3, mechanism="gaussian", *, on_grid=True, accountant=None):
+    return Plan.fitting(BUDGET, mechanism, releases, accountant=accountant, on_grid=on_grid)
 
 
-def gate_for(updates=3, event=ON_GRID, accountant="zcdp", **options):
-    return Gate(planned(updates, event, accountant), MemoryLedger("anna"), SecureNoise(), **options)
+def gate_for(releases=3, **options):
+    return Gate(planned(releases), MemoryLedger("anna"), SecureNoise(), **options)
+
+
+def planned_events(plan, samples=SAMPLES):
+    """What the releases of ROWS are."""
+    return events_of(plan, [samples] * len(plan), CLIP, DIMENSION)
+
+
+def rows_at(function):
+    """Rows that are a function of the released model."""
+    return Rows(function, CLIP, SAMPLES, DIMENSION)
+
+
+def clipped(points, norm, bound=CLIP):
+    lengths = np.linalg.norm(points, 1 if norm == "l1" else 2, axis=1, keepdims=True)
+    assert (lengths > bound).any()
+    return points * np.minimum(1, bound / lengths)
 
 
 class NoNoise(SecureNoise):
     """To see what is under the noise."""
 
-    def draw(self, event, dimension, number):
-        return np.zeros(dimension, dtype=np.int64)
+    def draw(self, event, number):
+        return np.zeros(event.dimension, dtype=np.int64)
 
 
 class CountingNoise(SecureNoise):
@@ -47,104 +70,144 @@ class CountingNoise(SecureNoise):
     def __init__(self):
         self.draws = []
 
-    def draw(self, event, dimension, number):
-        self.draws.append(super().draw(event, dimension, number))
+    def draw(self, event, number):
+        self.draws.append(super().draw(event, number))
         return self.draws[-1]
 
 
 def test_a_release_is_the_clipped_mean_with_noise_on_the_grid():
     gate = gate_for(1)
-    release = gate.release_mean(POINTS, CLIP)
-    event = planned(1).events[0]
+    release = gate.release(ROWS)
+    (event,) = planned_events(planned(1))
     steps = release.vector / GRID
     np.testing.assert_array_equal(steps, np.rint(steps))
     assert np.abs(release.vector - POINTS.mean(axis=0)).max() < 8 * event.scale  # by chance once in 10¹⁴
     assert decode(release.payload) == (1, pytest.approx(release.vector, rel=0, abs=0))
 
 
-@pytest.mark.parametrize("kind", [Laplace, Gaussian])
-def test_under_the_noise_lies_the_mean_of_the_clipped_points(kind):
-    event = dataclasses.replace(kind(SENSITIVITY, 1.0), grid=GRID)
-    plan = planned(1, event, "basic" if kind is Laplace else "zcdp")
-    release = Gate(plan, MemoryLedger("anna"), NoNoise()).release_mean(POINTS, CLIP)
-    lengths = np.linalg.norm(POINTS, 1 if kind is Laplace else 2, axis=1, keepdims=True)
-    assert (lengths > CLIP).any()
-    expected = (POINTS * np.minimum(1, CLIP / lengths)).mean(axis=0)
+@every_integer_version
+def test_under_the_noise_lies_the_mean_of_the_clipped_rows(kind):
+    release = Gate(planned(1, kind.name), MemoryLedger("anna"), NoNoise()).release(ROWS)
+    expected = clipped(POINTS, kind.norm).mean(axis=0)
     np.testing.assert_allclose(release.vector, expected, atol=SENSITIVITY * 2**-19, rtol=0)
 
 
-def test_under_simulated_noise_too():
-    plan = planned(1, Gaussian(SENSITIVITY, 1.0), "gdp")
-    noise = SimulatedNoise(0, 0)
-    release = Gate(plan, MemoryLedger("anna"), noise).release_mean(POINTS, CLIP)
-    lengths = np.linalg.norm(POINTS, axis=1, keepdims=True)
-    mean = (POINTS * np.minimum(1, CLIP / lengths)).mean(axis=0)
-    np.testing.assert_allclose(release.vector, mean + noise.draw(plan.events[0], DIMENSION, 1), rtol=1e-12)
+@every_mechanism
+def test_under_simulated_noise_lies_the_mean_of_the_clipped_rows(kind):
+    plan, noise = planned(1, kind.name, on_grid=False), SimulatedNoise(0, 0)
+    release = Gate(plan, MemoryLedger("anna"), noise).release(ROWS)
+    (event,) = planned_events(plan)
+    expected = clipped(POINTS, kind.norm).mean(axis=0) + noise.draw(event, 1)
+    np.testing.assert_allclose(release.vector, expected, rtol=1e-12)
 
 
 def test_the_noise_has_the_size_that_the_plan_says():
     """χ² of 400 releases of 3 coordinates, 1200 degrees of freedom: fails by chance once in 10⁹ runs."""
     plan = planned(400)
     gate = Gate(plan, MemoryLedger("anna"), SecureNoise())
-    values = np.array([gate.release_mean(POINTS * 0, CLIP).vector for _ in plan.events])
-    assert np.mean(values**2) == pytest.approx(plan.events[0].scale ** 2, rel=0.3)
+    values = np.array([gate.release(ZEROS).vector for _ in plan.multipliers])
+    assert np.mean(values**2) == pytest.approx((plan.multipliers[0] * SENSITIVITY) ** 2, rel=0.3)
 
 
-def test_events_are_consumed_once_in_order_and_then_there_is_silence():
-    uneven = Plan.fitting(BUDGET, ON_GRID, accountant="zcdp", costs=[1.0, 2.0, 3.0])
+def test_releases_are_consumed_once_in_order_and_then_there_is_silence():
+    uneven = Plan.fitting(BUDGET, "gaussian", COSTS, accountant="zcdp", on_grid=True)
     ledger = MemoryLedger("anna")
     gate = Gate(uneven, ledger, SecureNoise())
     assert gate.epsilon_spent == 0
     for consumed in (1, 2, 3):
-        assert gate.release_mean(POINTS, CLIP).number == consumed == gate.consumed
-        assert gate.epsilon_spent == uneven.epsilon_spent(consumed)
+        assert not gate.is_spent
+        assert gate.release(ROWS).number == consumed == gate.consumed
+        assert gate.epsilon_spent == uneven.epsilon_after(consumed)
+    assert gate.is_spent
     assert gate.epsilon_spent <= BUDGET.epsilon
-    assert tuple(entry.event for entry in ledger.entries) == uneven.events
+    assert tuple(entry.event for entry in ledger.entries) == planned_events(uneven)
 
     def touched(released):
         raise AssertionError("private data were read for a release that cannot be made")
 
-    with pytest.raises(BudgetSpent, match=r"agent 'anna': all 3 events .*go on learning"):
-        gate.release_mean(touched, CLIP)
+    with pytest.raises(BudgetSpent, match=r"agent 'anna': all 3 releases .*go on learning"):
+        gate.release(rows_at(touched))
     with pytest.raises(BudgetSpent):
-        gate.release_vector(np.zeros(3), 1.0)
+        gate.release(Bounded(np.zeros(3), 1.0))
     with pytest.raises(BudgetSpent):
-        gate.prepare(DIMENSION)
+        gate.prepare(ROWS)
     assert gate.consumed == 3
 
 
-def test_release_vector_includes_rounding_in_the_sensitivity():
-    grid = grid_for_vector(0.4, DIMENSION)
-    event = Gaussian(rounded_sensitivity(0.4, DIMENSION, grid, "l2"), 1.0, grid)
-    gate = Gate(planned(2, event), MemoryLedger("anna"), NoNoise())
-    vector = np.array([0.123, -4.56, 7.0])
-    np.testing.assert_allclose(gate.release_vector(vector, 0.4).vector, vector, atol=grid / 2, rtol=0)
-    with pytest.raises(PrivacyError, match="plan for the release that is made"):
-        gate.release_vector(vector, event.sensitivity)
-    with pytest.raises(PrivacyError, match="rounded in 4 coordinates"):
-        gate.release_vector(np.zeros(4), 0.4)
-    assert gate.consumed == 1
+@every_integer_version
+def test_the_sensitivity_of_a_vector_includes_its_rounding(kind):
+    ledger = MemoryLedger("anna")
+    gate = Gate(planned(2, kind.name), ledger, NoNoise())
+    vector, grid = np.array([0.123, -4.56, 7.0]), grid_for_vector(0.4, DIMENSION)
+    released = gate.release(Bounded(vector, 0.4)).vector
+    np.testing.assert_allclose(released, vector, atol=grid / 2, rtol=0)
+    gate.release(Bounded(np.zeros(4), 0.4))
+    for entry, dimension in zip(ledger.entries, (DIMENSION, 4), strict=True):
+        step = grid_for_vector(0.4, dimension)
+        assert (entry.event.grid, entry.event.dimension) == (step, dimension)
+        assert entry.event.sensitivity == rounded_sensitivity(0.4, dimension, step, kind.norm) > 0.4
 
 
-def test_release_vector_in_a_simulation():
-    plan = planned(1, KNorm(0.4, 1.0, dimension=DIMENSION), "basic")
+@every_mechanism
+def test_a_vector_in_a_simulation_is_released_with_the_noise_of_its_event(kind):
+    plan = planned(1, kind.name, on_grid=False)
     gate = Gate(plan, MemoryLedger("anna"), SimulatedNoise(1, 2))
-    expected = POINTS[0] + SimulatedNoise(1, 2).draw(plan.events[0], DIMENSION, 1)
-    np.testing.assert_array_equal(gate.release_vector(POINTS[0], 0.4).vector, expected)
+    expected = POINTS[0] + SimulatedNoise(1, 2).draw(plan.event(1, 0.4, DIMENSION), 1)
+    np.testing.assert_array_equal(gate.release(Bounded(POINTS[0], 0.4)).vector, expected)
 
 
+@every_proof
 @pytest.mark.parametrize("clip", [CLIP * 2, CLIP / 2, CLIP * (1 + 1e-9)])
-def test_another_sensitivity_than_the_planned_one_is_refused(clip):
+def test_the_noise_follows_the_clipping_bound(mechanism, on_grid, accountant, clip):
+    """Twice the bound is twice the sensitivity, and needs twice the noise for the same cost."""
+    plan = planned(2, mechanism, on_grid=on_grid, accountant=accountant)
+    ledger = MemoryLedger("anna")
+    Gate(plan, ledger, noise_for(plan)).release(Rows.of(POINTS, clip))
+    event = ledger.entries[0].event
+    assert event.sensitivity == 2 * clip / SAMPLES
+    assert event.multiplier >= plan.multipliers[0]
+    assert event.scale == pytest.approx(plan.multipliers[0] * event.sensitivity, rel=1e-15)
+
+
+def test_fewer_rows_get_more_noise():
+    """A mean of fewer rows moves more when one is replaced."""
+    ledger = MemoryLedger("anna")
+    gate = Gate(planned(2), ledger, SecureNoise())
+    gate.release(ROWS)
+    gate.release(Rows.of(POINTS[1:], CLIP))
+    more, fewer = (entry.event for entry in ledger.entries)
+    assert (more.sensitivity, fewer.sensitivity) == (2 * CLIP / 8, 2 * CLIP / 7)
+    assert fewer.scale == pytest.approx(more.scale * 8 / 7)
+
+
+@pytest.mark.parametrize("values", [POINTS[1:], POINTS[:, 1:], lambda released: POINTS[1:]])
+def test_rows_are_as_many_and_as_long_as_was_said(values):
+    """Their number sets the noise before anyone looks at them."""
     gate = gate_for()
-    with pytest.raises(PrivacyError, match=r"agent 'anna': event 1 is accounted for sensitivity=.*2·clip/m"):
-        gate.release_mean(POINTS, clip)
+    with pytest.raises(PrivacyError, match=r"rows must have shape \(8, 3\), got \([78], [23]\)"):
+        gate.release(Rows(values, CLIP, SAMPLES, DIMENSION))
     assert gate.consumed == 0
 
 
-def test_another_number_of_points_than_the_planned_one_is_refused():
-    """A mean of fewer points moves more when one is replaced."""
-    with pytest.raises(PrivacyError, match="m=7"):
-        gate_for().release_mean(POINTS[1:], CLIP)
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (Rows(POINTS, 0.0, SAMPLES, DIMENSION), "clip must be positive"),
+        (Rows(POINTS, np.inf, SAMPLES, DIMENSION), "clip must be positive"),
+        (Rows(POINTS, CLIP, 0, DIMENSION), "samples must be positive"),
+        (Rows(POINTS, CLIP, SAMPLES, 0), "dimension must be at least 1"),
+        (Bounded(POINTS[0], 0.0), "sensitivity must be positive"),
+        (Bounded(POINTS[0], np.nan), "sensitivity must be positive"),
+        (Bounded(POINTS, 1.0), "vector must have 1 dimension"),
+        (Bounded([], 1.0), "dimension must be positive"),
+    ],
+)
+def test_what_has_no_bounded_sensitivity_is_refused_and_costs_nothing(value, complaint):
+    gate = gate_for()
+    with pytest.raises(PrivacyError, match=complaint):
+        gate.release(value)
+    assert gate.consumed == 0
+    assert gate.release(ROWS).number == 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -152,21 +215,25 @@ def test_input_that_is_not_finite_is_refused_with_the_same_words_whatever_it_is(
     gate = gate_for()
     points = POINTS.copy()
     points[3, 1] = bad
-    with pytest.raises(PrivacyError) as caught:
-        gate.release_mean(points, CLIP)
-    assert str(caught.value) == (
-        "points must be finite: a value is infinite or not a number; clean the data first"
-    )
+    for release in (
+        lambda: gate.release(Rows.of(points, CLIP)),
+        lambda: gate.release(Rows(points, CLIP, SAMPLES, DIMENSION)),
+    ):
+        with pytest.raises(PrivacyError) as caught:
+            release()
+        assert str(caught.value) == (
+            "rows must be finite: a value is infinite or not a number; clean the data first"
+        )
     with pytest.raises(PrivacyError, match="vector must be finite"):
-        gate.release_vector(points[3], 1.0)
+        gate.release(Bounded(points[3], 1.0))
     assert gate.consumed == 0
 
 
-def test_points_and_post_processing_get_the_last_released_model_and_no_other():
+def test_rows_and_post_processing_get_the_last_released_model_and_no_other():
     seen = []
 
     def gradients(released):
-        seen.append(("points", released))
+        seen.append(("rows", released))
         return POINTS
 
     def post(noisy, released):
@@ -175,8 +242,8 @@ def test_points_and_post_processing_get_the_last_released_model_and_no_other():
 
     start = np.ones(DIMENSION)
     gate = gate_for(2, start=start)
-    first = gate.release_mean(gradients, CLIP, post)
-    second = gate.release_mean(gradients, CLIP, post)
+    first = gate.release(rows_at(gradients), post)
+    second = gate.release(rows_at(gradients), post)
     for (_, model), expected in zip(seen, [start, start, first.vector, first.vector], strict=True):
         np.testing.assert_array_equal(model, expected)
         with pytest.raises(ValueError, match="read-only"):
@@ -191,19 +258,25 @@ def test_there_is_no_way_to_name_another_base():
     with pytest.raises(AttributeError, match="no setter"):
         gate.released = own_model  # type: ignore[misc]
     with pytest.raises(TypeError, match="unexpected keyword"):
-        gate.release_mean(POINTS, CLIP, base=own_model)  # type: ignore[call-arg]
+        gate.release(ROWS, base=own_model)  # type: ignore[call-arg]
+
+
+def test_there_is_no_way_to_name_another_event():
+    """What a release costs is the plan's to say."""
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        gate_for().release(ROWS, event=Gaussian(SENSITIVITY, 1e-9, GRID))  # type: ignore[call-arg]
 
 
 def test_without_a_start_there_is_no_model_before_the_first_release():
     gate = gate_for(1)
     assert gate.released is None
     assert gate.last_release() is None
-    release = gate.release_mean(lambda released: POINTS if released is None else [], CLIP)
+    release = gate.release(rows_at(lambda released: POINTS if released is None else []))
     assert gate.last_release() is release
 
 
 @pytest.mark.parametrize("fault", ["raises", "not finite", "not a vector"])
-def test_an_event_whose_noisy_value_was_seen_is_spent_whatever_happens_then(fault):
+def test_a_release_whose_noisy_value_was_seen_is_spent_whatever_happens_then(fault):
     """Otherwise post-processing could look at one noisy value after the other for the price of one."""
     ledger = MemoryLedger("anna")
     gate = Gate(planned(2), ledger, SecureNoise())
@@ -214,34 +287,31 @@ def test_an_event_whose_noisy_value_was_seen_is_spent_whatever_happens_then(faul
         return noisy * np.nan if fault == "not finite" else noisy[None]
 
     with pytest.raises(RuntimeError if fault == "raises" else PrivacyError):
-        gate.release_mean(POINTS, CLIP, post)
+        gate.release(ROWS, post)
     assert gate.consumed == 1
     assert ledger.entries[0].payload is None
     assert gate.last_release() is None
-    assert gate.release_mean(POINTS, CLIP).number == 2
+    assert gate.release(ROWS).number == 2
     with pytest.raises(BudgetSpent):
-        gate.release_mean(POINTS, CLIP)
+        gate.release(ROWS)
 
 
 def test_useless_post_processing_is_told_what_to_return():
     with pytest.raises(PrivacyError) as caught:
-        gate_for().release_mean(POINTS, CLIP, lambda noisy, released: noisy * np.nan)
+        gate_for().release(ROWS, lambda noisy, released: noisy * np.nan)
     assert str(caught.value) == (
         "agent 'anna': post-processing must return a vector of finite numbers, got shape (3,); "
-        "nothing was sent, and event 1 is spent all the same"
+        "nothing was sent, and release 1 is spent all the same"
     )
 
 
-@pytest.mark.parametrize("policy", [planned(3), ZcdpFilter(BUDGET)], ids=["plan", "filter"])
-@pytest.mark.parametrize("again", ["new", "resumed"])
-def test_a_ledger_has_one_gate(policy, again):
-    """With a filter each would spend the whole budget; with a plan both would draw under the same number."""
+def test_a_ledger_has_one_gate():
+    """Two would draw noise under the same number."""
     ledger = MemoryLedger("anna")
-    first = Gate(policy, ledger, SecureNoise())
+    first = Gate(planned(3), ledger, SecureNoise())
     with pytest.raises(LedgerError, match=r"agent 'anna': its ledger has a gate already"):
-        Gate(policy, ledger, SecureNoise()) if again == "new" else Gate.resume(ledger, SecureNoise())
-    event = ON_GRID.with_multiplier(30.0) if isinstance(policy, ZcdpFilter) else None
-    assert first.release_mean(POINTS, CLIP, event=event).number == 1
+        Gate(planned(3), ledger, SecureNoise())
+    assert first.release(ROWS).number == 1
 
 
 def test_a_gate_that_was_refused_leaves_the_ledger_to_another():
@@ -253,39 +323,27 @@ def test_a_gate_that_was_refused_leaves_the_ledger_to_another():
 
 def test_what_is_spent_is_what_the_ledger_says():
     """Entries that came into the ledger without the gate count like its own."""
-    event = dataclasses.replace(ON_GRID, scale=1.001 * planned(2).events[0].scale)
-    ledger = MemoryLedger("anna")
-    gate = Gate(ZcdpFilter(BUDGET), ledger, SecureNoise())
-    gate.release_mean(POINTS, CLIP, event=event)
-    ledger.record(Entry.now(2, event, None))
+    uneven = Plan.fitting(BUDGET, "gaussian", COSTS, accountant="zcdp", on_grid=True)
+    ledger, events = MemoryLedger("anna"), planned_events(uneven)
+    gate = Gate(uneven, ledger, SecureNoise())
+    ledger.record(Entry.now(1, events[0], None))
+    assert gate.epsilon_spent == uneven.epsilon_after(1)
+    assert gate.release(ROWS).number == 2
+    assert tuple(entry.event for entry in ledger.entries) == events[:2]
+    ledger.record(Entry.now(3, events[2], None))
     assert gate.epsilon_spent == pytest.approx(BUDGET.epsilon, rel=0.01)
     with pytest.raises(BudgetSpent):
-        gate.release_mean(POINTS, CLIP, event=event)
-    ledger.record(Entry.now(3, event, None))
-    with pytest.raises(LedgerError, match="more than its filter allows"):
-        gate.release_mean(POINTS, CLIP, event=event)
-
-
-def test_a_plan_follows_the_ledger_too():
-    ledger = MemoryLedger("anna")
-    uneven = Plan.fitting(BUDGET, ON_GRID, accountant="zcdp", costs=[1.0, 2.0, 3.0])
-    gate = Gate(uneven, ledger, SecureNoise())
-    ledger.record(Entry.now(1, uneven.events[0], None))
-    gate.release_mean(POINTS, CLIP)
-    assert tuple(entry.event for entry in ledger.entries) == uneven.events[:2]
-    ledger.record(Entry.now(3, uneven.events[0], None))
-    with pytest.raises(LedgerError, match="the 3 events in its ledger are not the first of its plan"):
-        gate.release_mean(POINTS, CLIP)
+        gate.release(ROWS)
 
 
 @pytest.mark.parametrize(
     "again",
     [
-        lambda gate, post: gate.release_mean(POINTS, CLIP, post),
-        lambda gate, post: gate.release_vector(POINTS[0], SENSITIVITY, post),
-        lambda gate, post: gate.prepare(DIMENSION),
+        lambda gate, post: gate.release(ROWS, post),
+        lambda gate, post: gate.release(Bounded(POINTS[0], SENSITIVITY), post),
+        lambda gate, post: gate.prepare(ROWS),
     ],
-    ids=["release_mean", "release_vector", "prepare"],
+    ids=["rows", "vector", "prepare"],
 )
 def test_post_processing_cannot_release_again(again):
     """It would see two noisy values for the price of one."""
@@ -293,30 +351,32 @@ def test_post_processing_cannot_release_again(again):
 
     def post(noisy, released):
         seen.append(noisy)
-        with pytest.raises(PrivacyError, match="agent 'anna': a release is being made"):
+        with pytest.raises(
+            PrivacyError, match=r"agent 'anna': release\(\) was called inside another release"
+        ):
             again(gate, post)
         return noisy
 
     for number in (1, 2):
-        assert gate.release_mean(POINTS, CLIP, post).number == number == len(seen) == gate.consumed
+        assert gate.release(ROWS, post).number == number == len(seen) == gate.consumed
 
 
-def test_points_cannot_release_either():
-    """The event that was taken for them would be spent twice."""
+def test_rows_cannot_release_either():
+    """The multiplier that was taken for them would be spent twice."""
     ledger = MemoryLedger("anna")
-    uneven = Plan.fitting(BUDGET, ON_GRID, accountant="zcdp", costs=[3.0, 1.0])
+    uneven = Plan.fitting(BUDGET, "gaussian", [3.0, 1.0], accountant="zcdp", on_grid=True)
     gate = Gate(uneven, ledger, SecureNoise())
 
     def rows(released):
-        gate.release_mean(POINTS, CLIP)
+        gate.release(ROWS)
         return POINTS
 
-    with pytest.raises(PrivacyError, match="a release is being made"):
-        gate.release_mean(rows, CLIP)
+    with pytest.raises(PrivacyError, match=r"release\(\) was called inside another release"):
+        gate.release(rows_at(rows))
     assert gate.consumed == 0  # no noisy value was made
-    for _ in uneven.events:
-        gate.release_mean(POINTS, CLIP)
-    assert tuple(entry.event for entry in ledger.entries) == uneven.events
+    for _ in uneven.multipliers:
+        gate.release(ROWS)
+    assert tuple(entry.event for entry in ledger.entries) == planned_events(uneven)
 
 
 @pytest.mark.parametrize("start", [[np.nan], [[0.0]], []])
@@ -325,181 +385,202 @@ def test_a_gate_that_cannot_start_is_granted_nothing(start):
     ledger = MemoryLedger("anna")
     with pytest.raises(PrivacyError, match="start must"):
         Gate(planned(2), ledger, SecureNoise(), start=start)
-    assert ledger.policy is None
+    assert ledger.plan is None
 
 
 def test_noise_that_was_drawn_for_another_number_is_not_used():
-    plan = planned(2, Gaussian(SENSITIVITY, 1.0), "gdp")
-    ledger = MemoryLedger("anna")
+    plan = planned(2, on_grid=False)
+    ledger, events = MemoryLedger("anna"), planned_events(plan)
     gate = Gate(plan, ledger, SimulatedNoise(0, 0))
-    gate.prepare(DIMENSION)
-    ledger.record(Entry.now(1, plan.events[0], None))
-    expected = SimulatedNoise(0, 0).draw(plan.events[1], DIMENSION, 2)
-    np.testing.assert_array_equal(gate.release_mean(POINTS * 0, CLIP).vector, expected)
+    gate.prepare(ROWS)
+    ledger.record(Entry.now(1, events[0], None))
+    expected = SimulatedNoise(0, 0).draw(events[1], 2)
+    np.testing.assert_array_equal(gate.release(ZEROS).vector, expected)
 
 
 def test_noise_is_drawn_ahead_and_used_once():
     noise = CountingNoise()
     gate = Gate(planned(3), MemoryLedger("anna"), noise)
-    gate.prepare(DIMENSION)
+    gate.prepare(ROWS)
     assert len(noise.draws) == 1
-    first = gate.release_mean(POINTS * 0, CLIP)
+    first = gate.release(ZEROS)
     assert len(noise.draws) == 1
     np.testing.assert_array_equal(first.vector, noise.draws[0] * GRID)
-    second = gate.release_mean(POINTS * 0, CLIP)
+    second = gate.release(ZEROS)
     assert len(noise.draws) == 2
     np.testing.assert_array_equal(second.vector, noise.draws[1] * GRID)
-    gate.prepare(DIMENSION + 1)  # not for the release that comes
-    gate.release_mean(POINTS, CLIP)
-    assert len(noise.draws) == 4
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Rows(POINTS, CLIP, SAMPLES, DIMENSION + 1),
+        Rows(POINTS, CLIP, SAMPLES + 1, DIMENSION),
+        Rows(POINTS, 2 * CLIP, SAMPLES, DIMENSION),
+        Bounded(POINTS[0], SENSITIVITY),
+    ],
+    ids=["dimension", "samples", "clip", "vector"],
+)
+def test_noise_that_was_drawn_for_another_value_is_not_used(other):
+    noise = CountingNoise()
+    gate = Gate(planned(3), MemoryLedger("anna"), noise)
+    gate.prepare(other)
+    release = gate.release(ZEROS)
+    assert len(noise.draws) == 2
+    np.testing.assert_array_equal(release.vector, noise.draws[1] * GRID)
 
 
 def test_a_real_agent_cannot_use_simulated_noise(tmp_path):
-    plan = planned(1, Gaussian(SENSITIVITY, 1.0), "gdp")
     with (
         Ledger.create(tmp_path, "anna") as ledger,
         pytest.raises(
             PrivacyError, match=r"agent 'anna': a real agent .*cannot use SimulatedNoise.*use SecureNoise"
         ),
     ):
-        Gate(plan, ledger, SimulatedNoise(0, 0))
-    assert read_statement(tmp_path).account.policy is None
+        Gate(planned(1, on_grid=False), ledger, SimulatedNoise(0, 0))
+    assert read_statement(tmp_path).account.plan is None
 
 
-def test_real_valued_events_and_secure_noise_do_not_meet():
+@every_mechanism
+def test_real_valued_plans_and_secure_noise_do_not_meet(kind):
+    ledger = MemoryLedger("anna")
     with pytest.raises(PrivacyError, match="drawn on an integer grid and the event has none"):
-        gate_for(1, Gaussian(SENSITIVITY, 1.0), "gdp")
-    with pytest.raises(PrivacyError, match="plan without a grid"):
-        Gate(planned(1), MemoryLedger("anna"), SimulatedNoise(0, 0))
+        Gate(planned(1, kind.name, on_grid=False), ledger, SecureNoise())
+    assert ledger.plan is None
+    if kind.grid_accountants:
+        with pytest.raises(PrivacyError, match="plan without a grid"):
+            Gate(planned(1, kind.name), ledger, SimulatedNoise(0, 0))
+        assert ledger.plan is None
 
 
 @pytest.mark.parametrize("accountant", ["gdp", "remark", "pld"])
 def test_integer_normal_noise_is_accounted_by_zcdp_alone(accountant):
-    with pytest.raises(PrivacyError):
-        planned(1, ON_GRID, accountant)
-    with pytest.raises(PrivacyError):
-        Plan(BUDGET, accountant, planned(1).events)
+    with pytest.raises(PrivacyError, match="not proven for gaussian noise on a grid; use zcdp"):
+        planned(1, accountant=accountant)
+    with pytest.raises(PrivacyError, match="not proven for gaussian noise on a grid; use zcdp"):
+        Plan(BUDGET, "gaussian", accountant, planned(1).multipliers, on_grid=True)
+    assert planned(1).accountant == "zcdp"
 
 
 def test_after_a_restart_the_same_bytes_come_again_and_nothing_is_charged(tmp_path):
     with Ledger.create(tmp_path, "anna") as ledger:
         gate = Gate(planned(2), ledger, SecureNoise(), start=np.zeros(DIMENSION))
-        first = gate.release_mean(POINTS, CLIP, lambda noisy, released: released - noisy)
+        first = gate.release(ROWS, lambda noisy, released: released - noisy)
     with Ledger.open(tmp_path, "anna") as ledger:
-        again = Gate.resume(ledger, SecureNoise(), start=np.zeros(DIMENSION))
+        again = Gate(planned(2), ledger, SecureNoise(), start=np.zeros(DIMENSION))
         last = again.last_release()
         assert last is not None
         assert (last.number, last.payload) == (1, first.payload)
         np.testing.assert_array_equal(again.released, first.vector)
         assert again.consumed == 1
-        second = again.release_mean(POINTS, CLIP, lambda noisy, released: released - noisy)
+        second = again.release(ROWS, lambda noisy, released: released - noisy)
         assert second.number == 2
     with Ledger.open(tmp_path, "anna") as ledger:
-        again = Gate.resume(ledger, SecureNoise())
+        assert ledger.plan is not None
+        again = Gate(Plan.from_json(ledger.plan), ledger, SecureNoise())
         last = again.last_release()
         assert last is not None
         assert last.payload == second.payload
         with pytest.raises(BudgetSpent):
-            again.release_mean(POINTS, CLIP)
+            again.release(ROWS)
 
 
 def test_another_plan_after_a_restart_is_refused(tmp_path):
     with Ledger.create(tmp_path, "anna") as ledger:
-        with pytest.raises(LedgerError, match="holds no plan yet"):
-            Gate.resume(ledger, SecureNoise())
-        Gate(planned(2), ledger, SecureNoise()).release_mean(POINTS, CLIP)
+        Gate(planned(2), ledger, SecureNoise()).release(ROWS)
     with Ledger.open(tmp_path, "anna") as ledger:
-        with pytest.raises(LedgerError, match="never replaced"):
-            Gate(planned(3), ledger, SecureNoise())
+        for other in (
+            planned(3),
+            planned(2, "laplace"),
+            Plan.fitting(BUDGET, "gaussian", [1, 2], on_grid=True),
+        ):
+            with pytest.raises(LedgerError, match="never replaced"):
+                Gate(other, ledger, SecureNoise())
         assert Gate(planned(2), ledger, SecureNoise()).consumed == 1
 
 
-def test_what_a_plan_cannot_have_led_to_is_refused(tmp_path):
+UNEVEN = Plan.fitting(BUDGET, "gaussian", COSTS, on_grid=True)
+EVENTS = planned_events(UNEVEN)
+# What a ledger may hold that UNEVEN did not lead to.
+FOREIGN = {
+    "less noise": [dataclasses.replace(EVENTS[0], scale=EVENTS[0].scale * (1 - 1e-12))],
+    "more noise": [dataclasses.replace(EVENTS[0], scale=EVENTS[0].scale * (1 + 1e-12))],
+    "a larger sensitivity": [dataclasses.replace(EVENTS[0], sensitivity=2 * SENSITIVITY)],
+    "another mechanism": [Laplace(SENSITIVITY, EVENTS[0].scale, GRID, DIMENSION)],
+    "no grid": [Gaussian(SENSITIVITY, EVENTS[0].scale, None, DIMENSION)],
+    "the releases of another plan": planned_events(planned(3)),
+    "releases in another order": [EVENTS[0], EVENTS[2], EVENTS[1]],
+    "one release too many": [*EVENTS, EVENTS[2]],
+}
+
+
+@pytest.mark.parametrize("events", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_ledger_whose_entries_are_not_those_of_its_plan_is_refused(tmp_path, events):
     """Entries that are sealed as they should be, but spend something else than planned."""
+    with Ledger.create(tmp_path, "anna") as ledger:
+        ledger.grant(UNEVEN.to_json())
+        for number, event in enumerate(events, start=1):
+            ledger.record(Entry.now(number, event, None))
+    with Ledger.open(tmp_path, "anna") as ledger:
+        with pytest.raises(
+            LedgerError, match=r"agent 'anna': entry \d in its ledger is not a release of its plan"
+        ):
+            Gate(UNEVEN, ledger, SecureNoise())
+        with pytest.raises(LedgerError, match="is not a release of its plan"):
+            check_entries(UNEVEN, "anna", ledger.entries)
+
+
+def test_a_ledger_whose_entries_are_those_of_its_plan_is_accepted():
+    """Whatever the sensitivities and dimensions were."""
     ledger = MemoryLedger("anna")
-    gate = Gate(planned(2), ledger, SecureNoise())
-    gate.release_mean(POINTS, CLIP)
-    ledger._entries[0] = dataclasses.replace(ledger._entries[0], event=planned(5).events[0])
-    with pytest.raises(LedgerError, match="not the first of its plan"):
-        Gate.resume(ledger, SecureNoise())
+    ledger.grant(UNEVEN.to_json())
+    for number, (samples, dimension) in enumerate([(8, 3), (20, 3), (5, 40)], start=1):
+        event = Rows(POINTS, CLIP, samples, dimension).event(UNEVEN, number)
+        ledger.record(Entry.now(number, event, None))
+    gate = Gate(UNEVEN, ledger, SecureNoise())
+    assert gate.is_spent
+    assert gate.epsilon_spent == UNEVEN.epsilon_after(3)
 
 
 def test_nothing_is_released_when_the_ledger_cannot_write(tmp_path):
     noise = CountingNoise()
     with Ledger.create(tmp_path, "anna") as ledger:
         gate = Gate(planned(2), ledger, noise)
-        first = gate.release_mean(POINTS, CLIP)
+        first = gate.release(ROWS)
         ledger._file._connection.execute("PRAGMA query_only = ON")
         with pytest.raises(LedgerError, match="nothing was sent"):
-            gate.release_mean(POINTS, CLIP)
+            gate.release(ROWS)
         assert gate.last_release() is first
         drawn = len(noise.draws)
-        for again in (gate.prepare, lambda dimension: gate.release_mean(POINTS, CLIP)):
+        for again in (gate.prepare, gate.release):
             with pytest.raises(PrivacyError, match="last charge could not be written"):
-                again(DIMENSION)  # or post-processing would see noisy values that nobody charges
+                again(ROWS)  # or post-processing would see noisy values that nobody charges
         assert len(noise.draws) == drawn
     with Ledger.open(tmp_path, "anna") as ledger:
-        again = Gate.resume(ledger, noise)
+        again = Gate(planned(2), ledger, noise)
         assert again.consumed == 1
-        assert again.release_mean(POINTS, CLIP).number == 2
+        assert again.release(ROWS).number == 2
 
 
-def test_a_filter_is_spent_as_it_goes_and_remembered(tmp_path):
-    limit = ZcdpFilter(BUDGET)
-    event = dataclasses.replace(ON_GRID, scale=planned(2).events[0].scale)
-    with Ledger.create(tmp_path, "anna") as ledger:
-        gate = Gate(limit, ledger, SecureNoise())
-        with pytest.raises(PrivacyError, match="say which event to spend"):
-            gate.release_mean(POINTS, CLIP)
-        gate.prepare(DIMENSION, event=event)
-        gate.release_mean(POINTS, CLIP, event=event)
-        assert 0 < gate.epsilon_spent < BUDGET.epsilon
-        with pytest.raises(BudgetSpent, match="no room"):
-            gate.release_mean(POINTS, CLIP, event=event.with_multiplier(event.multiplier / 2))
-        assert gate.consumed == 1
-    assert limit.events == ()  # the gate keeps charges of its own
-    with Ledger.open(tmp_path, "anna") as ledger:
-        gate = Gate.resume(ledger, SecureNoise())
-        gate.release_mean(POINTS, CLIP, event=event.with_multiplier(event.multiplier * 1.01))
-        with pytest.raises(BudgetSpent):
-            gate.release_mean(POINTS, CLIP, event=event)
-        assert gate.epsilon_spent <= BUDGET.epsilon
-    with Ledger.open(tmp_path, "anna") as ledger, pytest.raises(LedgerError, match="never replaced"):
-        Gate(ZcdpFilter(Budget(2.0, 1e-5)), ledger, SecureNoise())
-
-
-def test_a_filter_brings_no_charges_of_its_own():
-    limit = PureFilter(BUDGET, [Laplace(1.0, 10.0)])
-    with pytest.raises(PrivacyError, match="1 charges of its own"):
-        Gate(limit, MemoryLedger("anna"), SimulatedNoise(0, 0))
-
-
-def test_a_plan_names_its_events_itself():
-    with pytest.raises(PrivacyError, match="leave event out"):
-        gate_for().release_mean(POINTS, CLIP, event=ON_GRID)
-
-
-def test_a_gdp_filter_refuses_integer_noise():
-    with pytest.raises(PrivacyError):
-        Gate(GdpFilter(BUDGET), MemoryLedger("anna"), SecureNoise()).release_mean(POINTS, CLIP, event=ON_GRID)
-
-
-def test_a_ledger_that_holds_more_than_its_filter_allows_is_refused():
-    ledger = MemoryLedger("anna")
-    event = dataclasses.replace(ON_GRID, scale=planned(1).events[0].scale)
-    Gate(ZcdpFilter(BUDGET), ledger, SecureNoise()).release_mean(POINTS, CLIP, event=event)
-    ledger._entries.append(dataclasses.replace(ledger._entries[0], number=2))
-    with pytest.raises(LedgerError, match="more than its filter allows"):
-        Gate.resume(ledger, SecureNoise())
-
-
-def test_a_huge_message_makes_no_release_tell_of_the_data():
+def test_a_huge_message_makes_no_release_leak_the_data():
     """Rows that overflow count as 0: a refusal, or silence, would tell which samples overflow."""
 
     def rows(model):
         return [[np.inf, 1.0, 0.0], [0.5, np.nan, 0.0], *[[0.0] * DIMENSION] * (SAMPLES - 2)]
 
     noiseless = Gate(planned(1), MemoryLedger("anna"), NoNoise(), start=np.zeros(DIMENSION))
-    np.testing.assert_array_equal(noiseless.release_mean(rows, CLIP).vector, 0.0)
-    with pytest.raises(PrivacyError, match="points must be finite"):
-        gate_for(1).release_mean(rows(None), CLIP)
+    np.testing.assert_array_equal(noiseless.release(rows_at(rows)).vector, 0.0)
+    with pytest.raises(PrivacyError, match="rows must be finite"):
+        gate_for(1).release(Rows(rows(None), CLIP, SAMPLES, DIMENSION))
+
+
+def test_type_checkers_refuse_a_subclass_of_the_gate():
+    """One that took its events from elsewhere would be a gate by its type."""
+    assert getattr(Gate, "__final__", False)
+
+
+def test_sizes_may_be_numbers_of_numpy(tmp_path):
+    with Ledger.create(tmp_path, "anna") as ledger:
+        gate = Gate(Plan.fitting(Budget(1.0, 1e-5), "gaussian", 1, on_grid=True), ledger, SecureNoise())
+        rows = Rows(lambda model: np.ones((4, 3)), 1.0, np.int64(4), np.int64(3))
+        assert gate.release(rows).vector.shape == (3,)

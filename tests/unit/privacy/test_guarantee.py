@@ -1,30 +1,31 @@
-"""The guarantee says all of it, and says so plainly when there is none."""
+"""The guarantee says all of it, and names what it does not cover."""
 
 from __future__ import annotations
 
-import dataclasses
+import math
 
+import numpy as np
 import pytest
+from tests.unit.privacy.proven import WITH_INTEGERS, every_integer_version, every_mechanism
 
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.guarantee import USUALLY_PUBLIC, Guarantee
-from flockwise.privacy.mechanisms import Gaussian, Laplace, Mechanism
+from flockwise.privacy.gate import Bounded, Gate, Rows
+from flockwise.privacy.guarantee import USUALLY_PUBLIC, Guarantee, spans
+from flockwise.privacy.ledger import Ledger
+from flockwise.privacy.noise import SecureNoise
+from flockwise.privacy.origin import Origin
 from flockwise.privacy.plan import Plan
 
-GAUSSIAN: Mechanism = Gaussian(0.1, 1.0)
+LEAST, MOST = Budget(0.5, 1e-5), Budget(1.0, 1e-5)
 
 
-def plan(epsilon, event: Mechanism = GAUSSIAN, accountant="gdp"):
-    return Plan.fitting(Budget(epsilon, 1e-5), event, accountant=accountant, updates=3)
+def guarantee(budgets=(LEAST, MOST, MOST), **options):
+    return Guarantee.of(budgets, mechanism="Gaussian noise", accountant="gdp", **options)
 
 
-@pytest.fixture
-def guarantee():
-    return Guarantee.of([plan(0.5), plan(1.0), plan(1.0)])
-
-
-def test_it_states_everything(guarantee):
-    words = guarantee.explain()
+def test_a_guarantee_states_everything():
+    made = guarantee()
+    words = made.explain()
     assert "ε from 0.5 to 1" in words
     assert "δ = 1e-05" in words
     for part in (
@@ -35,37 +36,146 @@ def test_it_states_everything(guarantee):
         *USUALLY_PUBLIC,
     ):
         assert part in words
-    assert "not differentially private" not in words.lower()
-    assert guarantee.is_private
-    assert "ε from 0.5 to 1, δ = 1e-05" in guarantee.label
-    assert "\n" not in guarantee.label
+    assert "NOT" not in words
+    assert made.is_private
+    assert "ε from 0.5 to 1, δ = 1e-05" in made.label
+    assert "\n" not in made.label
 
 
-def test_lines_are_few():
-    assert 4 <= len(Guarantee.of([plan(1.0)]).explain().splitlines()) <= 8
+def test_the_explanation_is_a_few_lines():
+    plan = Plan.fitting(MOST, "gaussian", 3)
+    assert 4 <= len(guarantee([MOST], plan=plan).explain().splitlines()) <= 8
 
 
-def test_without_enforced_sensitivity_it_begins_with_that(guarantee):
-    none = dataclasses.replace(guarantee, enforced=False)
-    assert none.explain().startswith("NOT DIFFERENTIALLY PRIVATE")
-    assert none.label.startswith("not differentially private")
-    assert not none.is_private
+def test_one_budget_is_not_a_range():
+    assert "ε = 1, δ" in guarantee([MOST]).label
 
 
-def test_leaks_are_named(guarantee):
-    leaking = dataclasses.replace(guarantee, leaks=("the graph, built from local models",))
-    assert "NOT covered" in leaking.explain()
-    assert "the graph, built from local models" in leaking.explain()
-    assert leaking.label.endswith("leaks apart: the graph, built from local models")
-    assert not leaking.is_private
+def test_real_agents_are_not_called_a_simulation():
+    assert "simulation" not in guarantee([MOST], simulated=False).explain()
 
 
-def test_one_budget_is_no_range():
-    assert "ε = 1, δ" in Guarantee.of([plan(1.0)]).label
+# --- What a run takes as given ---
 
 
-def test_mixtures_name_all_mechanisms_and_accountants():
-    mixed = Guarantee.of([plan(1.0), plan(1.0, Laplace(0.1, 1.0), "pld")], simulated=False)
-    assert "Gaussian noise and Laplace noise" in mixed.label
-    assert "gdp and pld" in mixed.label
-    assert "simulation" not in mixed.explain()
+GRAPH = Origin("the graph, built from local models", "private")
+
+
+def test_what_is_not_covered_is_named():
+    made = guarantee(origins=[GRAPH])
+    assert "NOT covered" in made.explain()
+    assert "the graph, built from local models" in made.explain()
+    assert made.label.endswith("; not covered: the graph, built from local models")
+    assert not made.is_private
+
+
+def test_what_is_of_unknown_origin_is_not_covered_either():
+    made = guarantee(origins=[Origin("the graph", "unknown"), GRAPH, GRAPH])
+    assert made.not_covered == ("the graph, of unknown origin", "the graph, built from local models")
+    assert made.label.endswith(
+        "; not covered: the graph, of unknown origin; the graph, built from local models"
+    )
+    assert not made.is_private
+
+
+def test_what_is_public_changes_nothing():
+    assert guarantee(origins=[Origin("the graph, from a map", "public")]) == guarantee()
+
+
+def test_what_was_released_before_is_added_up():
+    before = Origin("models released by cd", "released", ((0.25, 0.5), (1e-6, 2e-6)))
+    made = guarantee([LEAST, MOST], origins=[before, before])
+    assert made.epsilon == pytest.approx((1.0, 2.0))
+    assert made.delta == pytest.approx((1e-5 + 2e-6, 1e-5 + 4e-6))
+    assert made.is_private
+    assert "The total includes what was released before: models released by cd" in made.explain()
+    assert made.spent == (made.epsilon, made.delta)
+
+
+def test_the_sensitivity_of_another_package_is_its_word():
+    made = guarantee(declared=["others", "others"])
+    assert made.declared == ("others",)
+    assert "Sensitivity as declared by others: it was not checked by Flockwise." in made.explain()
+
+
+def test_spans_are_the_least_and_the_largest():
+    budgets = [Budget(1.0, 1e-6), Budget(0.1, 1e-4), Budget(3.0, 1e-5)]
+    assert spans(budgets) == ((0.1, 3.0), (1e-6, 1e-4))
+
+
+# --- The noise that is stated is the noise that is used ---
+
+
+def first_event_of_a_real_gate(tmp_path, plan, value):
+    with Ledger.create(tmp_path, "anna") as ledger:
+        Gate(plan, ledger, SecureNoise()).release(value)
+        return ledger.entries[0].event
+
+
+REAL_VALUES = {
+    "rows": Rows.of(np.ones((7, 3)), 1.5),
+    "more rows": Rows.of(np.ones((23, 3)), 0.1),
+    "vector": Bounded(np.ones(3), 0.4),
+}
+
+
+@every_integer_version
+@pytest.mark.parametrize("releases", [1, 20, (1.0, 2.0, 4.0)], ids=str)
+@pytest.mark.parametrize("value", REAL_VALUES.values(), ids=REAL_VALUES.keys())
+def test_the_noise_stated_for_real_agents_is_what_a_real_gate_uses(tmp_path, kind, releases, value):
+    """Standard deviation over sensitivity, in the ledger of an agent with the same budget on disk."""
+    simulated = Plan.fitting(MOST, kind.name, releases)
+    made = guarantee([MOST], plan=simulated, dimension=3)
+    real = Plan.fitting(MOST, kind.name, releases, on_grid=True)  # as a real agent plans, knowing no other
+    event = first_event_of_a_real_gate(tmp_path, real, value)
+    assert made.real_multiplier == pytest.approx(event.noise_std / event.sensitivity, rel=1e-9)
+    assert f", {made.real_multiplier:.4g} times for a real agent" in made.explain()
+
+
+@every_integer_version
+def test_the_integers_that_a_real_gate_draws_have_the_stated_deviation(tmp_path, kind):
+    """20,000 coordinates; 5 errors of their mean square, which a run exceeds once in a million."""
+    value = Bounded(np.zeros(20_000), 0.4)
+    made = guarantee([MOST], plan=Plan.fitting(MOST, kind.name, 2), dimension=20_000)
+    with Ledger.create(tmp_path, "anna") as ledger:
+        release = Gate(Plan.fitting(MOST, kind.name, 2, on_grid=True), ledger, SecureNoise()).release(value)
+        sensitivity = ledger.entries[0].event.sensitivity
+    squares = (release.vector / sensitivity) ** 2
+    assert made.real_multiplier is not None
+    assert abs(squares.mean() - made.real_multiplier**2) < 5 * squares.std() / math.sqrt(squares.size)
+
+
+def test_the_stated_noise_of_laplace_is_that_of_basic_composition():
+    """ε = 1 over 20 releases: 20 times √2."""
+    made = guarantee([MOST], plan=Plan.fitting(MOST, "laplace", 20))
+    assert made.real_multiplier == pytest.approx(20 * math.sqrt(2))
+    assert "28.28 times for a real agent" in made.explain()
+
+
+@every_mechanism
+def test_the_noise_stated_for_a_simulation_is_that_of_its_plan(kind):
+    plan = Plan.fitting(LEAST, kind.name, [1.0, 2.0])
+    made = guarantee(plan=plan, dimension=5)
+    event = plan.event(1, 0.3, 5)
+    assert made.noise_multiplier == pytest.approx(event.noise_std / 0.3, rel=1e-12)
+    assert f"{made.noise_multiplier:.4g} times the sensitivity" in made.explain()
+    if kind not in WITH_INTEGERS:
+        assert made.real_multiplier is None
+        assert "there is no such noise for real agents" in made.explain()
+
+
+@every_integer_version
+def test_a_guarantee_of_real_agents_states_their_own_noise_alone(tmp_path, kind):
+    plan = Plan.fitting(MOST, kind.name, 3, on_grid=True)
+    made = guarantee([MOST], plan=plan, dimension=3, simulated=False)
+    event = first_event_of_a_real_gate(tmp_path, plan, REAL_VALUES["rows"])
+    assert made.noise_multiplier == pytest.approx(event.noise_std / event.sensitivity, rel=1e-12)
+    assert made.real_multiplier is None
+    assert f"{made.noise_multiplier:.4g} times the sensitivity." in made.explain()
+
+
+def test_without_a_plan_no_noise_is_stated():
+    """Where the noise is not on the released vector there is no one number for it."""
+    made = guarantee()
+    assert (made.noise_multiplier, made.real_multiplier) == (None, None)
+    assert "Standard deviation" not in made.explain()

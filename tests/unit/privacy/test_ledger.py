@@ -12,15 +12,15 @@ from contextlib import closing
 
 import pytest
 
-from flockwise.errors import LedgerError
+from flockwise.errors import LedgerError, PrivacyError
 from flockwise.privacy import ledger_file
 from flockwise.privacy.entries import Entry
 from flockwise.privacy.ledger import Ledger, MemoryLedger
 from flockwise.privacy.ledger_file import NAME, read_statement
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace
+from flockwise.privacy.mechanisms import MECHANISMS, Gaussian, KNorm, Laplace
 
 LOG_NAME = f"{NAME}-wal"
-EVENTS = (Laplace(0.1, 0.3, 2.0**-20), Gaussian(1 / 3, 2.5), KNorm(1.0, 2.0, dimension=7))
+EVENTS = (Laplace(0.1, 0.3, 2.0**-20, 5), Gaussian(1 / 3, 2.5), KNorm(1.0, 2.0, dimension=7))
 
 
 def filled(folder, n_entries=5):
@@ -56,7 +56,7 @@ def test_both_kinds_keep_what_they_are_told(fresh):
         fresh.record(entry)
     assert fresh.entries == entries
     assert fresh.consumed == 3
-    assert (fresh.agent, fresh.policy) == ("anna", "some plan")
+    assert (fresh.agent, fresh.plan) == ("anna", "some plan")
 
 
 def test_both_kinds_take_events_in_order_and_once(fresh):
@@ -90,7 +90,7 @@ def test_everything_is_there_after_a_restart(tmp_path):
     entries = filled(tmp_path)
     with Ledger.open(tmp_path, "anna") as again:
         assert again.entries == entries
-        assert again.policy == "some plan"
+        assert again.plan == "some plan"
         with pytest.raises(LedgerError, match="never replaced"):
             again.grant("another")
         again.record(Entry.now(6, EVENTS[0], b"six"))
@@ -136,7 +136,7 @@ def test_after_a_crash_the_log_may_get_lost(tmp_path):
     killed(tmp_path, "at rest")
     (tmp_path / LOG_NAME).unlink()
     with Ledger.open(tmp_path, "anna") as again:
-        assert (again.consumed, again.policy) == (3, "some plan")
+        assert (again.consumed, again.plan) == (3, "some plan")
 
 
 def test_what_is_found_in_the_log_after_a_crash_is_kept_before_it_is_sent_again(tmp_path):
@@ -187,6 +187,19 @@ def test_a_ledger_serves_its_own_agent(tmp_path):
     filled(tmp_path)
     with pytest.raises(LedgerError, match=r"belongs to agent 'anna', not to 'bob'.*folder of its own"):
         Ledger.open(tmp_path, "bob")
+    Ledger.open(tmp_path, "anna").close()
+
+
+def test_a_ledger_that_cannot_be_read_is_not_kept_open(tmp_path):
+    """A mechanism whose package is gone: once it is back, the ledger opens."""
+    filled(tmp_path)
+    kept = MECHANISMS["knorm"]
+    MECHANISMS.unregister("knorm")
+    try:
+        with pytest.raises(PrivacyError, match=r"unknown event in the ledger: \{'mechanism': 'knorm'"):
+            Ledger.open(tmp_path, "anna")
+    finally:
+        MECHANISMS.register(kept)
     Ledger.open(tmp_path, "anna").close()
 
 
@@ -298,8 +311,8 @@ DAMAGE = {
         "DELETE FROM entry WHERE number = 5",
         "UPDATE account SET n_entries = 4",
     ],
-    "another plan": ["UPDATE account SET policy = 'a better plan'"],
-    "no plan": ["UPDATE account SET policy = NULL"],
+    "another plan": ["UPDATE account SET plan = 'a better plan'"],
+    "no plan": ["UPDATE account SET plan = NULL"],
     "another agent": ["UPDATE account SET agent = 'bob'"],
     "another end": ["UPDATE account SET seal = x'00'"],
 }

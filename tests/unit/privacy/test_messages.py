@@ -52,7 +52,7 @@ def test_bytes_hold_number_and_vector_exactly():
 
 def test_bytes_are_the_same_on_every_machine():
     assert encode(258, np.array([1.0])) == (
-        b"MURM"
+        b"FLKW"
         + bytes([2, 1, 0, 0, 0, 0, 0, 0])
         + bytes([1, 0, 0, 0])
         + bytes([0, 0, 0, 0, 0, 0, 0xF0, 0x3F])
@@ -62,7 +62,7 @@ def test_bytes_are_the_same_on_every_machine():
 @pytest.mark.parametrize(
     ("payload", "complaint"),
     [
-        (b"MURM", "at least 16 bytes"),
+        (b"FLKW", "at least 16 bytes"),
         (b"XXXX" + encode(1, VECTOR)[4:], "begins with"),
         (encode(1, VECTOR)[:-1], "has 48 bytes, got 47"),
         (encode(1, VECTOR) + b"\0", "has 48 bytes, got 49"),

@@ -5,37 +5,55 @@ import builtins
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import cumulative_simpson
+from tests.unit.privacy.proven import every_integer_version, every_mechanism
 
 from flockwise.errors import MissingExtra, PrivacyError
 from flockwise.privacy import noise as noise_module
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace
+from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
 from flockwise.privacy.noise import SecureNoise, SimulatedNoise
+from flockwise.randomness.noise import standard_noise
 
 GRID = 2.0**-12
-SECURE_EVENTS = [Laplace(0.5, 2.0, GRID), Gaussian(0.5, 2.0, GRID)]
 
 
-@pytest.mark.parametrize("event", SECURE_EVENTS)
-def test_secure_noise_has_the_law_of_its_event(event):
+def on_grid(kind, dimension=1) -> Mechanism:
+    return kind(0.5, 2.0, GRID, dimension)
+
+
+@every_integer_version
+def test_secure_noise_has_the_law_of_its_event(kind):
     """Kolmogorov-Smirnov, 20 000 draws of operating-system randomness: fails by chance once in 10⁶ runs."""
-    drawn = SecureNoise().draw(event, 20_000, 1)
+    event = on_grid(kind, 20_000)
+    drawn = SecureNoise().draw(event, 1)
     assert drawn.dtype == np.int64
-    law = stats.laplace(scale=2.0) if event.name == "laplace" else stats.norm(scale=2.0)
-    assert stats.kstest(drawn * GRID, law.cdf).pvalue > 1e-6
+    places = np.linspace(-80.0, 80.0, 160_001)  # the law as the event states it, in real numbers
+    density = np.exp(event.log_likelihood(places[:, None]))
+    below = cumulative_simpson(density, x=places, initial=0.0)
+    assert stats.kstest(drawn * GRID, lambda x: np.interp(x, places, below / below[-1])).pvalue > 1e-6
     assert drawn.std() * GRID == pytest.approx(event.noise_std, rel=0.06)
 
 
-@pytest.mark.parametrize("event", SECURE_EVENTS)
-def test_secure_noise_is_never_the_same(event):
-    source = SecureNoise()
-    assert not np.array_equal(source.draw(event, 20, 1), source.draw(event, 20, 1))
+@pytest.mark.parametrize(("kind", "law"), [(Laplace, stats.laplace), (Gaussian, stats.norm)])
+def test_secure_noise_has_the_law_of_its_name(kind, law):
+    """The same against laws that others wrote."""
+    drawn = SecureNoise().draw(on_grid(kind, 20_000), 1)
+    assert stats.kstest(drawn * GRID, law(scale=2.0).cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("event", SECURE_EVENTS)
-def test_opendp_certifies_the_cost_that_the_event_states(event, monkeypatch):
+@every_integer_version
+def test_secure_noise_is_never_the_same(kind):
+    source, event = SecureNoise(), on_grid(kind, 20)
+    assert not np.array_equal(source.draw(event, 1), source.draw(event, 1))
+
+
+@every_integer_version
+def test_opendp_certifies_the_cost_that_the_event_states(kind, monkeypatch):
     """With 1 % less noise than the event states there is no certificate."""
-    opendp = noise_module._opendp()
-    maker = f"make_{event.name}"
+    opendp, event = noise_module._opendp(), on_grid(kind)
+    law = event.integer_law()
+    assert law is not None
+    maker = law.measurement
     honest = getattr(opendp.measurements, maker)
     noise_module._sampler.cache_clear()
     SecureNoise().check(event)
@@ -46,10 +64,10 @@ def test_opendp_certifies_the_cost_that_the_event_states(event, monkeypatch):
     noise_module._sampler.cache_clear()
 
 
-def test_secure_noise_needs_a_grid():
-    for event in (Laplace(1.0, 2.0), Gaussian(1.0, 2.0), KNorm(1.0, 2.0, dimension=3)):
-        with pytest.raises(PrivacyError, match="drawn on an integer grid and the event has none"):
-            SecureNoise().draw(event, 3, 1)
+@every_mechanism
+def test_secure_noise_needs_a_grid(kind):
+    with pytest.raises(PrivacyError, match="drawn on an integer grid and the event has none"):
+        SecureNoise().draw(kind(1.0, 2.0, None, 3), 1)
 
 
 def test_secure_noise_refuses_a_grid_that_would_round_or_overflow():
@@ -71,12 +89,12 @@ def test_without_the_extra_there_is_one_line_that_says_what_to_install(monkeypat
         cached.cache_clear()
     monkeypatch.setattr(builtins, "__import__", without_opendp)
     with pytest.raises(MissingExtra, match=r"flockwise\[secure\]"):
-        SecureNoise().check(SECURE_EVENTS[0])
+        SecureNoise().check(on_grid(Laplace))
 
 
 SIMULATED = {
-    "laplace": (Laplace(0.5, 2.0), stats.laplace(scale=2.0).cdf),
-    "gaussian": (Gaussian(0.5, 2.0), stats.norm(scale=2.0).cdf),
+    "laplace": (Laplace(0.5, 2.0, dimension=20_000), stats.laplace(scale=2.0).cdf),
+    "gaussian": (Gaussian(0.5, 2.0, dimension=20_000), stats.norm(scale=2.0).cdf),
 }
 
 
@@ -84,33 +102,42 @@ SIMULATED = {
 def test_simulated_noise_has_the_law_of_its_event(name):
     """Kolmogorov-Smirnov with a fixed seed: deterministic."""
     event, law = SIMULATED[name]
-    drawn = SimulatedNoise(seed=5, agent=3).draw(event, 20_000, 1)
+    drawn = SimulatedNoise(seed=5, agent=3).draw(event, 1)
     assert stats.kstest(drawn, law).pvalue > 0.01
 
 
 def test_simulated_k_norm_noise_has_a_gamma_radius_and_any_direction():
     event = KNorm(0.5, 2.0, dimension=3)
-    drawn = np.array([SimulatedNoise(1, 2).draw(event, 3, number) for number in range(4000)])
+    drawn = np.array([SimulatedNoise(1, 2).draw(event, number) for number in range(4000)])
     radii = np.linalg.norm(drawn, axis=1)
     assert stats.kstest(radii, stats.gamma(3, scale=2.0).cdf).pvalue > 0.01
     assert stats.kstest(drawn[:, 0] / radii, stats.uniform(-1, 2).cdf).pvalue > 0.01  # Archimedes, for p = 3
-    with pytest.raises(PrivacyError, match="planned for dimension=3, got a vector of 4"):
-        SimulatedNoise(1, 2).draw(event, 4, 1)
 
 
-def test_simulated_noise_is_a_function_of_seed_agent_and_release():
-    event = Gaussian(1.0, 1.0)
+@every_mechanism
+@pytest.mark.parametrize("dimension", [1, 3, 4, 9])
+def test_simulated_noise_is_the_standard_noise_of_its_mechanism_times_the_scale(kind, dimension):
+    """One number for each coordinate of the event."""
+    drawn = SimulatedNoise(5, 3).draw(kind(0.5, 2.0, None, dimension), 7)
+    assert drawn.shape == (dimension,)
+    np.testing.assert_array_equal(drawn, 2.0 * standard_noise(kind.sampler(), 5, 3, 7, dimension))
+
+
+@every_mechanism
+def test_simulated_noise_is_a_function_of_seed_agent_and_release(kind):
+    event = kind(1.0, 1.0, None, 4)
     drawn = [
-        SimulatedNoise(seed, agent).draw(event, 4, number).tolist()
+        SimulatedNoise(seed, agent).draw(event, number).tolist()
         for seed, agent, number in [(0, 0, 1), (1, 0, 1), (0, 1, 1), (0, 0, 2)]
     ]
     assert len({tuple(values) for values in drawn}) == 4
-    assert SimulatedNoise(0, 0).draw(event, 4, 1).tolist() == drawn[0]
+    assert SimulatedNoise(0, 0).draw(event, 1).tolist() == drawn[0]
 
 
-def test_simulated_noise_stays_off_the_grid():
+@every_integer_version
+def test_simulated_noise_stays_off_the_grid(kind):
     with pytest.raises(PrivacyError, match="plan without a grid for a simulation"):
-        SimulatedNoise(0, 0).draw(SECURE_EVENTS[0], 3, 1)
+        SimulatedNoise(0, 0).draw(on_grid(kind), 1)
 
 
 def test_simulated_noise_is_no_kind_of_secure_noise():

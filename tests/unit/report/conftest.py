@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flockwise.data import linear_classification
-from flockwise.engine.run import simulate
+from flockwise.engine.simulate import simulate
 from flockwise.graph import angular_graph
 from flockwise.method import CoordinateDescent, Global, Local
-from flockwise.objective import Problem
+from flockwise.objective import Objective, Problem
 from flockwise.report import Comparison
 
 
@@ -19,7 +19,7 @@ def task():
 
 @pytest.fixture(scope="session")
 def problem(task):
-    return Problem(task.train, angular_graph(task.targets, source="targets"), tradeoff=3.0)
+    return Problem(task.train, angular_graph(task.targets, source="targets"), Objective(tradeoff=3.0))
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,10 @@ import pytest
 from flockwise.data import Population
 from flockwise.errors import ObjectiveError
 from flockwise.graph import SimilarityGraph
-from flockwise.objective import Logistic, Loss, Problem, Quadratic, solve_optimum
+from flockwise.objective import Logistic, Loss, Objective, Problem, Quadratic
 from flockwise.results.metrics import agent_metrics, mean_metric
 from flockwise.results.tuning import choose_tradeoff
+from flockwise.solve import solve_optimum
 
 GRID = (10.0, 0.01, 1.0)
 
@@ -24,7 +25,7 @@ def trial(loss: Loss, seed: int) -> tuple[Problem, Population]:
     population = Population.packed(features, targets, np.arange(0, 241, 30))
     train, held_out = population.split(0.8, seed)
     graph = SimilarityGraph.from_edges(8, [(i, (i + 1) % 8) for i in range(8)])
-    return Problem(train, graph, loss), held_out
+    return Problem(train, graph, Objective(loss)), held_out
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Quadratic()])

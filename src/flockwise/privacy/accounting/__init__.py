@@ -3,9 +3,9 @@
 from flockwise.privacy.accounting.base import Accountant
 from flockwise.privacy.accounting.calibration import (
     ACCOUNTANTS,
-    accountant_by_name,
     calibrate,
     composed_epsilon,
+    default_accountant,
 )
 
-__all__ = ["ACCOUNTANTS", "Accountant", "accountant_by_name", "calibrate", "composed_epsilon"]
+__all__ = ["ACCOUNTANTS", "Accountant", "calibrate", "composed_epsilon", "default_accountant"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,7 +11,7 @@ from typing import ClassVar
 from flockwise.errors import PrivacyError
 from flockwise.privacy.accounting.search import root_on_safe_side
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
+from flockwise.privacy.mechanisms import Mechanism
 
 _STRIDE = 1.5
 
@@ -18,13 +19,15 @@ _STRIDE = 1.5
 class Accountant(ABC):
     """A proven rule for what a sequence of events costs together.
 
-    The events may depend on earlier outputs in what they release, but their noise is fixed up front;
-    where the noise itself is decided as one goes, only a filter (flockwise.privacy.filters) will do.
+    What the events release may depend on earlier outputs; their multipliers are fixed up front.
     """
 
     name: ClassVar[str]
+    label: ClassVar[str]
     precision: ClassVar[float] = 1e-9
     """How near to the least noise `rate` comes, relative to it; always on the safe side."""
+    least_delta: ClassVar[float] = sys.float_info.min
+    """The smallest δ at which it states an ε."""
 
     @abstractmethod
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
@@ -65,7 +68,7 @@ def events_at(unit: Mechanism, costs: Sequence[float], rate: float) -> tuple[Mec
 
 def pure_epsilon(event: Mechanism, accountant: str) -> float:
     """The ε of an event with δ = 0. On a grid it is the same: the integer law has the same ratios."""
-    if isinstance(event, Laplace | KNorm):
+    if event.is_pure:
         return event.epsilon
     raise PrivacyError(
         f"{accountant} accounts pure events (laplace, knorm), got a {event.name} event; "
@@ -75,13 +78,13 @@ def pure_epsilon(event: Mechanism, accountant: str) -> float:
 
 def gaussian_mu(event: Mechanism, accountant: str) -> float:
     """Sensitivity over standard deviation of a real-valued normal event."""
-    if not isinstance(event, Gaussian):
-        raise PrivacyError(
-            f"{accountant} accounts gaussian events, got a {event.name} event; use pld or zcdp for a mixture"
-        )
+    if event.mu is not None:
+        return event.mu
     if event.grid is not None:
         raise PrivacyError(
-            f"{accountant} is proven for real-valued normal noise only, got a gaussian event on a grid; "
+            f"{accountant} is proven for real-valued noise only, got a {event.name} event on a grid; "
             "account integer normal noise by zcdp"
         )
-    return 1 / event.multiplier
+    raise PrivacyError(
+        f"{accountant} accounts gaussian events, got a {event.name} event; use pld or zcdp for a mixture"
+    )

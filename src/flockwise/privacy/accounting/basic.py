@@ -15,6 +15,8 @@ class Basic(Accountant):
     """Σ_t ε(t), with δ = 0. The only one that stays exact when nothing may ever go wrong."""
 
     name: ClassVar[str] = "basic"
+    label: ClassVar[str] = "basic"
+    least_delta: ClassVar[float] = 0.0
 
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
         return math.fsum(pure_epsilon(event, self.name) for event in events)

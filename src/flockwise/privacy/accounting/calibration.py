@@ -17,28 +17,32 @@ from flockwise.privacy.accounting.remark import Remark
 from flockwise.privacy.accounting.theorem1 import Theorem1
 from flockwise.privacy.accounting.zcdp import Zcdp
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.mechanisms import Mechanism
+from flockwise.privacy.mechanisms import Mechanism, accountants_of
+from flockwise.registry import Registry
 
-_ACCOUNTANTS: dict[str, Accountant] = {
-    accountant.name: accountant for accountant in (Basic(), Theorem1(), Remark(), Kov(), Zcdp(), Gdp(), Pld())
-}
-ACCOUNTANTS = tuple(_ACCOUNTANTS)
+ACCOUNTANTS: Registry[Accountant] = Registry("accountant", PrivacyError)
+for _accountant in (Basic(), Theorem1(), Remark(), Kov(), Zcdp(), Gdp(), Pld()):
+    ACCOUNTANTS.register(_accountant)
 
 
-def accountant_by_name(name: str) -> Accountant:
-    """One of basic, theorem1, remark, kov, zcdp, gdp, pld."""
-    try:
-        return _ACCOUNTANTS[name]
-    except KeyError:
-        raise PrivacyError(
-            f"there is no accountant {name!r}; choose one of {', '.join(ACCOUNTANTS)}"
-        ) from None
+def default_accountant(mechanism: str, delta: float, *, on_grid: bool = False) -> str:
+    """What accounts this noise unless one is named: the first of those proven for it that covers the δ."""
+    proven = accountants_of(mechanism, on_grid=on_grid)
+    for name in proven:
+        if ACCOUNTANTS[name].least_delta <= delta:
+            return name
+    if not proven:
+        raise PrivacyError(f"{mechanism} noise has no integer version; real agents use gaussian or laplace")
+    raise PrivacyError(
+        f"{mechanism} noise needs delta > 0, got delta={delta!r}; give a delta (default_delta says which), "
+        "or use laplace or knorm noise"
+    )
 
 
 @functools.lru_cache(maxsize=4096)
 def composed_epsilon(accountant: str, events: tuple[Mechanism, ...], delta: float) -> float:
     """The ε of these events together, remembered: agents with equal plans share the answer."""
-    return accountant_by_name(accountant).epsilon(events, delta)
+    return ACCOUNTANTS[accountant].epsilon(events, delta)
 
 
 def calibrate(
@@ -86,4 +90,4 @@ def _shape(updates: int | None, costs: Sequence[float] | None) -> tuple[float, .
 
 @functools.lru_cache(maxsize=4096)
 def _rate(budget: Budget, unit: Mechanism, accountant: str, shape: tuple[float, ...]) -> float:
-    return accountant_by_name(accountant).rate(unit, shape, budget)
+    return ACCOUNTANTS[accountant].rate(unit, shape, budget)

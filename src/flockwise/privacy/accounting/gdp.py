@@ -20,6 +20,7 @@ class Gdp(Accountant):
     """
 
     name: ClassVar[str] = "gdp"
+    label: ClassVar[str] = "GDP"
 
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
         mu = math.sqrt(math.fsum(gaussian_mu(event, self.name) ** 2 for event in events))

@@ -26,6 +26,8 @@ class Kov(Accountant):
     """What T equal steps cost if nothing is known of them but their ε."""
 
     name: ClassVar[str] = "kov"
+    label: ClassVar[str] = "KOV"
+    least_delta: ClassVar[float] = 0.0
 
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
         if not events:

@@ -58,6 +58,8 @@ class Pld(Accountant):
     """As tight as numerics allow; only for events whose noise is fixed up front."""
 
     name: ClassVar[str] = "pld"
+    label: ClassVar[str] = "PLD"
+    least_delta: ClassVar[float] = LEAST_DELTA
     precision: ClassVar[float] = 1e-7
 
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:

@@ -40,6 +40,7 @@ class Remark(Accountant):
     """Normal noise as the paper would account it."""
 
     name: ClassVar[str] = "remark"
+    label: ClassVar[str] = "Gaussian remark"
 
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
         return self.split(events, delta).epsilon if events else 0.0

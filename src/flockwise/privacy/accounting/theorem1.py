@@ -19,6 +19,8 @@ class Theorem1(Accountant):
     """The paper's accountant: the least of three bounds on the composition of pure steps."""
 
     name: ClassVar[str] = "theorem1"
+    label: ClassVar[str] = "Theorem 1"
+    least_delta: ClassVar[float] = 0.0
 
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
         return compose([pure_epsilon(event, self.name) for event in events], delta)

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from flockwise.privacy.audit.bounds import Scores
 from flockwise.privacy.audit.likelihood import log_likelihoods
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.gate import Gate
-from flockwise.privacy.grid import grid_for_mean
+from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.ledger import MemoryLedger
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
+from flockwise.privacy.mechanisms import Mechanism
 from flockwise.privacy.noise import Noise, SecureNoise, SimulatedNoise
 from flockwise.privacy.plan import Plan
 
@@ -61,8 +60,8 @@ class NoNoise:
     def check(self, event: Mechanism) -> None:
         """It draws nothing, so that it draws everything."""
 
-    def draw(self, event: Mechanism, dimension: int, number: int) -> NDArray[Any]:
-        return np.zeros(dimension, np.float64 if event.grid is None else np.int64)
+    def draw(self, event: Mechanism, number: int) -> NDArray[Any]:
+        return np.zeros(event.dimension, np.float64 if event.grid is None else np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,44 +72,44 @@ class GateAttack:
     """
 
     name: str
-    event: Mechanism
+    mechanism: str
     budget: Budget
     accountant: str
     updates: int
     runs: int
     direction: Points
     noise: NoiseSource = simulated
+    on_grid: bool = False
 
     def scores(self, runs: int, seed: int) -> Scores:
         plan = self.plan()
         pair = opposite_points(self.direction)
-        centres = [released(plan, points, NoNoise()) for points in pair]
+        centers = [released(plan, points, NoNoise()) for points in pair]
         outputs = [
             np.array([released(plan, points, self.noise(seed, which * runs + run)) for run in range(runs)])
             for which, points in enumerate(pair)
         ]
-        return Scores(*(self._ratios(plan, output, centres) for output in outputs))
+        return Scores(*(self._ratios(plan, output, centers) for output in outputs))
 
     def plan(self) -> Plan:
-        return Plan.fitting(self.budget, self.event, accountant=self.accountant, updates=self.updates)
+        return Plan.fitting(
+            self.budget, self.mechanism, self.updates, accountant=self.accountant, on_grid=self.on_grid
+        )
 
     def _ratios(
-        self, plan: Plan, output: NDArray[np.float64], centres: list[NDArray[np.float64]]
+        self, plan: Plan, output: NDArray[np.float64], centers: list[NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        first, second = (log_likelihoods(plan.events, output - centre) for centre in centres)
+        first, second = (log_likelihoods(audited_events(plan), output - center) for center in centers)
         return second - first
 
 
 def released(plan: Plan, points: Points, noise: Noise) -> NDArray[np.float64]:
     """All that one agent ever sends: (updates, coordinates)."""
     gate = Gate(plan, MemoryLedger("audited"), noise)
-    return np.array([gate.release_mean(points, CLIP).vector for _ in plan.events])
+    return np.array([gate.release(Rows.of(points, CLIP)).vector for _ in plan.multipliers])
 
 
-def audited_event(kind: type[Mechanism], dimension: int, *, on_grid: bool = False) -> Mechanism:
-    """An event for the mean of SAMPLES clipped points, whose noise is still to be calibrated."""
-    sensitivity = 2 * CLIP / SAMPLES
-    if kind is KNorm:
-        return KNorm(sensitivity, 1.0, dimension=dimension)
-    grid = grid_for_mean(sensitivity, SAMPLES) if on_grid else None
-    return Laplace(sensitivity, 1.0, grid) if kind is Laplace else Gaussian(sensitivity, 1.0, grid)
+def audited_events(plan: Plan, dimension: int = 1) -> list[Mechanism]:
+    """What the gate adds to the mean of SAMPLES clipped rows, release by release."""
+    rows = Rows(np.empty(0), CLIP, SAMPLES, dimension)
+    return [rows.event(plan, number) for number in range(1, len(plan) + 1)]

@@ -1,4 +1,7 @@
-"""How likely noise is under the mechanism that is claimed: by Neyman and Pearson the best score there is."""
+"""How likely noise is under the mechanism that is claimed: by Neyman and Pearson the best score there is.
+
+On a grid as fine as those of flockwise.privacy.grid the discrete law has the density of the real one.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.privacy.mechanisms import Gaussian, KNorm, Laplace, Mechanism
-
-
-def log_likelihood(event: Mechanism, noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row, up to a constant.
-
-    On a grid as fine as those of flockwise.privacy.grid the discrete law has the density of the real one.
-    """
-    match event:
-        case Laplace():
-            return -np.abs(noise).sum(axis=-1) / event.scale
-        case Gaussian():
-            return -np.square(noise).sum(axis=-1) / (2 * event.scale**2)
-        case KNorm():
-            return -np.linalg.norm(noise, axis=-1) / event.scale
+from flockwise.privacy.mechanisms import Mechanism
 
 
 def log_likelihoods(events: Sequence[Mechanism], noise: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of each run, whose releases are (runs, updates, coordinates): the sum over its updates."""
-    steps = [log_likelihood(event, noise[:, update]) for update, event in enumerate(events)]
+    steps = [event.log_likelihood(noise[:, update]) for update, event in enumerate(events)]
     return np.sum(steps, axis=0)

@@ -15,14 +15,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.privacy.accounting import calibrate, composed_epsilon
 from flockwise.privacy.audit import samplers
 from flockwise.privacy.audit.bounds import Scores
-from flockwise.privacy.audit.gate import CLIP, NoiseSource, NoNoise, Points, opposite_points, released, secure
+from flockwise.privacy.audit.gate import (
+    CLIP,
+    NoiseSource,
+    NoNoise,
+    Points,
+    audited_events,
+    opposite_points,
+    released,
+    secure,
+)
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.gate import Gate
+from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.ledger import Ledger
-from flockwise.privacy.mechanisms import Mechanism
 from flockwise.privacy.plan import Plan
 
 # NumPy's normal numbers are left out: they come of 256 overlapping sets of words, nearly every number.
@@ -40,7 +47,7 @@ class SupportAttack:
     """
 
     name: str
-    event: Mechanism
+    mechanism: str
     budget: Budget
     accountant: str
     runs: int
@@ -49,29 +56,32 @@ class SupportAttack:
     updates: int = 1
 
     def scores(self, runs: int, seed: int) -> Scores:
-        (event,) = calibrate(self.budget, self.event, self.accountant, updates=1)
+        plan = Plan.fitting(self.budget, self.mechanism, 1, accountant=self.accountant, on_grid=True)
         return Scores(
             *(
-                self._misfits(event, output, 0) - self._misfits(event, output, 1)
-                for output in (self._releases(event, which, runs, seed) for which in range(2))
+                self._misfits(plan, output, 0) - self._misfits(plan, output, 1)
+                for output in (self._releases(plan, which, runs, seed) for which in range(2))
             )
         )
 
-    def _releases(self, event: Mechanism, which: int, runs: int, seed: int) -> NDArray[np.float64]:
-        points = opposite_points(self.direction)[which]
-        plan = self._plan((event,) * runs)
+    def _releases(self, plan: Plan, which: int, runs: int, seed: int) -> NDArray[np.float64]:
+        rows = Rows.of(opposite_points(self.direction)[which], CLIP)
         with tempfile.TemporaryDirectory() as folder, Ledger.create(folder, "audited") as ledger:
-            gate = Gate(plan, ledger, self.noise(seed, which))
-            return np.array([gate.release_mean(points, CLIP).vector for _ in range(runs)])
+            gate = Gate(_repeated(plan, runs), ledger, self.noise(seed, which))
+            return np.array([gate.release(rows).vector for _ in range(runs)])
 
-    def _misfits(self, event: Mechanism, output: NDArray[np.float64], which: int) -> NDArray[np.float64]:
+    def _misfits(self, plan: Plan, output: NDArray[np.float64], which: int) -> NDArray[np.float64]:
         points = opposite_points(self.direction)[which]
-        centre = released(self._plan((event,)), points, NoNoise())[0]
+        center = released(plan, points, NoNoise())[0]
         # In steps of the grid, as the noise was drawn: a power of two, so that no digit changes.
+        (event,) = audited_events(plan)
         grid = event.grid or 1.0
-        steps = output / grid, centre / grid, event.scale / grid
-        return np.sum([misfits(*steps) for misfits in KNOWN_SAMPLERS[event.name]], axis=0)
+        steps = output / grid, center / grid, event.scale / grid
+        return np.sum([misfits(*steps) for misfits in KNOWN_SAMPLERS[self.mechanism]], axis=0)
 
-    def _plan(self, events: tuple[Mechanism, ...]) -> Plan:
-        total = composed_epsilon(self.accountant, events, self.budget.delta)
-        return Plan(Budget(total, self.budget.delta), self.accountant, events)
+
+def _repeated(plan: Plan, runs: int) -> Plan:
+    """The one release of a plan many times over, with a budget for all of them."""
+    multipliers = plan.multipliers * runs
+    total = Budget(1e9, plan.budget.delta)
+    return Plan(total, plan.mechanism, plan.accountant, multipliers, plan.on_grid)

@@ -1,0 +1,266 @@
+"""What a method is: a frozen description that prepares a problem into a rule, a guarantee and a finish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.checks import field_types
+from flockwise.errors import ConfigError, FlockwiseError, PrivacyError, SimulationError
+from flockwise.graph import SimilarityGraph
+from flockwise.method.rules import Rule
+from flockwise.objective import Loss, Objective, Problem
+from flockwise.privacy.budget import Budgets, least_delta
+from flockwise.privacy.guarantee import Guarantee
+from flockwise.privacy.origin import Origin
+from flockwise.registry import Registry
+from flockwise.release.statistic import Misfit
+
+
+class Evaluator(Protocol):
+    """What a run minimizes: one value per agent, whose sum is the objective."""
+
+    def agent_values(self, models: NDArray[Any]) -> NDArray[np.float64]: ...
+
+
+# Own models from the released ones and from what else a conversation ended with; never sent.
+Finish: TypeAlias = Callable[[NDArray[Any], Any], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A problem made ready: the rule to run, what records evaluate, what is guaranteed, the silent finish.
+
+    A private method has both a guarantee and a finish; a run without them is refused.
+    """
+
+    rule: Rule
+    objective: Evaluator | None = None
+    guarantee: Guarantee | None = None
+    finish: Finish | None = None
+
+
+class Method(Protocol):
+    """A frozen dataclass: its annotated fields are the keys of [method] in a configuration.
+
+    name: in configurations and results. label: in reports. privacy: what it may spend; None for a run without
+    privacy. needs_graph: whether a problem without a graph is refused.
+    """
+
+    label: ClassVar[str]
+    needs_graph: ClassVar[bool]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def privacy(self) -> Any: ...
+
+    def misfits(self, objective: Objective) -> Iterator[Misfit]:
+        """Why it cannot run under this objective: said once, for constructors, configurations and plans."""
+        ...
+
+    def prepare(self, problem: Problem, seed: int) -> Prepared:
+        """Everything that a run needs; what is released once is released here, with noise from the seed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """How real agents run a method: a method that they can run has `deployment(problem, updates)`.
+
+    updates: after so many an agent stops; None goes on for ever. budgets: what agents may spend; None sends
+    models as they are. clip, mechanism: of what is released at each update. statistic, protocol: what is
+    released once instead, and what agents talk about after it.
+    """
+
+    updates: int | None
+    budgets: Budgets | None = None
+    clip: float | None = None
+    mechanism: str = "gaussian"
+    statistic: Any = None
+    protocol: Any = None
+
+
+def deployment_of(method: Any, problem: Problem, updates: int | None) -> Deployment:
+    """How real agents run it, or why they cannot."""
+    deploy = getattr(method, "deployment", None)
+    if deploy is None:
+        able = ", ".join(f'"{one.name}"' for one in METHODS if hasattr(one.kind, "deployment"))
+        raise ConfigError(f'method.name: real agents cannot run "{method.name}"; they run {able}')
+    return deploy(problem, updates)
+
+
+class Variant(NamedTuple):
+    """A name of a method in configurations: the class, and the fields that the name stands for."""
+
+    name: str
+    kind: type[Any]
+    preset: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        return getattr(self.kind, "labels", {}).get(self.name, self.kind.label)
+
+    @property
+    def rule(self) -> type:
+        """The kind of rule that it prepares."""
+        return getattr(self.kind, "rules", {}).get(self.name) or self.kind.rule
+
+    @property
+    def shown(self) -> str:
+        """In tables: what it does, where its name does not say it."""
+        return getattr(self.kind, "shown", self.name)
+
+    @property
+    def privacy(self) -> Any:
+        """The annotation of its privacy field; None if it has no private form."""
+        return field_types(self.kind).get("privacy")
+
+    @property
+    def needs_privacy(self) -> bool:
+        """Whether it releases within a budget in any case."""
+        return any(field.name == "privacy" and field.default is MISSING for field in fields(self.kind))
+
+
+def _variants(kind: type[Any]) -> Iterator[tuple[str, Variant]]:
+    """A method under its name, or under each of its `names`."""
+    for name, preset in getattr(kind, "names", {getattr(kind, "name", None): {}}).items():
+        if not isinstance(name, str):
+            raise SimulationError(
+                f"{kind.__name__}: a method needs a name, such as name: ClassVar[str] = ..."
+            )
+        yield name, Variant(name, kind, preset)
+
+
+METHODS: Registry[Variant] = Registry("method", SimulationError, entries=_variants)
+
+
+def label_of(name: str) -> str:
+    """What reports call a method."""
+    return METHODS[name].label if name in METHODS else name
+
+
+def shown_name(name: str) -> str:
+    """What tables call a method."""
+    return METHODS[name].shown if name in METHODS else name
+
+
+def minimizes_eq_2(name: str) -> bool:
+    """Whether a method's runs tend to the minimum of Eq. (2)."""
+    return name in METHODS and getattr(METHODS[name].kind, "minimizes_eq_2", False)
+
+
+def check_prepared(method: Any, prepared: Prepared) -> None:
+    """Fail closed: what is private comes with its guarantee and own models, or not at all."""
+    spends = getattr(method, "privacy", None) is not None or getattr(prepared.rule, "noise", None) is not None
+    if spends and (prepared.guarantee is None or prepared.finish is None):
+        lacks = "guarantee" if prepared.guarantee is None else "finish for own models"
+        raise PrivacyError(
+            f"method {method.name!r} is private and prepared no {lacks}; a private run is not made without it"
+        )
+
+
+def check_method(method: Any, problem: Problem, error: type[FlockwiseError] = SimulationError) -> None:
+    """Refuse a problem that the method does not fit, with the first reason."""
+    if getattr(method, "needs_graph", True) and problem.graph is None:
+        raise error(f"method {method.name!r} needs neighbors: give Problem a graph")
+    for misfit in method.misfits(problem.objective):
+        raise error(str(misfit))
+
+
+@dataclass(frozen=True, eq=False)
+class PublicFacts:
+    """Sizes, graph, objective and budgets; nothing here was computed from a feature or a target.
+
+    chooses_tradeoff: whether μ is for the plan to choose. residual_scale: how far targets lie from
+    predictions, roughly, where targets are numbers; None if nobody has said. origins: of graph and samples.
+    """
+
+    sample_counts: NDArray[np.int64]
+    n_features: int
+    graph: SimilarityGraph | None
+    objective: Objective
+    budgets: Budgets
+    chooses_tradeoff: bool = False
+    residual_scale: float | None = None
+    origins: tuple[Origin, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        budgets: Budgets,
+        *,
+        chooses_tradeoff: bool = False,
+        residual_scale: float | None = None,
+    ) -> PublicFacts:
+        """The one place where a problem with data is made into public facts: read here what is taken."""
+        return cls(
+            sample_counts=problem.population.sample_counts,
+            n_features=problem.population.n_features,
+            graph=problem.graph,
+            objective=replace(problem.objective, max_samples=problem.sample_cap),
+            budgets=budgets,
+            chooses_tradeoff=chooses_tradeoff,
+            residual_scale=getattr(problem.loss, "largest_residual", residual_scale),
+            origins=problem.origins,
+        )
+
+    @property
+    def n_agents(self) -> int:
+        return len(self.sample_counts)
+
+    @property
+    def least_delta(self) -> float:
+        return least_delta(self.budgets)
+
+    @property
+    def bounded_loss(self) -> Loss | None:
+        """The loss, or for one without bounded slopes its bounded form, if someone said how wide."""
+        loss = self.objective.loss
+        if loss.slope_bound("l2") < float("inf"):
+            return loss
+        bounded = getattr(loss, "bounded", None)
+        return None if bounded is None or self.residual_scale is None else bounded(self.residual_scale)
+
+    def tradeoff(self, default: float) -> float:
+        """μ that was given, or the default where the plan chooses it."""
+        return default if self.chooses_tradeoff else self.objective.tradeoff
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What was derived from private data all the same; a plan made with it leaks it."""
+        return tuple(origin.words for origin in self.origins if not origin.is_covered)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with all its settings, as a plan may try it.
+
+    words: how a plan calls it. stops: when its run ends. tradeoff: the μ that belongs to it, if another one.
+    """
+
+    words: str
+    method: Any
+    stops: Mapping[str, Any] = field(default_factory=dict)
+    tradeoff: float | None = None
+
+    @property
+    def sends_nothing(self) -> bool:
+        return getattr(self.method, "privacy", None) is None
+
+    def problem(self, problem: Problem) -> Problem:
+        """With the μ that belongs to it."""
+        return problem if self.tradeoff is None else problem.with_tradeoff(self.tradeoff)
+
+
+def candidates(facts: PublicFacts) -> tuple[Candidate, ...]:
+    """What can be run with these facts, the same for any agents that share them, in a fixed order."""
+    kinds: Iterable[Any] = dict.fromkeys(variant.kind for variant in METHODS)
+    offered = (getattr(kind, "candidates", None) for kind in kinds)
+    return tuple(candidate for offer in offered if offer is not None for candidate in offer(facts))

@@ -1,0 +1,339 @@
+"""Put an agent of a network together.
+
+This is the only place where such an agent is made. Its definition says who it is: its slice of the roster,
+its budget, its samples, its key. Its resources are files and secure noise (flockwise.net.durable), or memory
+(flockwise.net.testing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.agent import Agent, Clock, GradientReleases, Releases
+from flockwise.data.samples import Samples, joined
+from flockwise.errors import LedgerError, NetworkError
+from flockwise.net.conversing import ConversationParts, ConversingNode
+from flockwise.net.folder import NoPrivacy, OwnBudget
+from flockwise.net.growth import Growth, checked_samples
+from flockwise.net.intake import Intake
+from flockwise.net.journal import Journal
+from flockwise.net.node import Node
+from flockwise.net.outbox import GateOutbox, Outbox, PlainOutbox, Signer
+from flockwise.net.own_model import OwnModel
+from flockwise.net.promise import promise
+from flockwise.net.rate import CONVERSING_RATE
+from flockwise.net.releases import BatchReleases, GateQueue, StatisticRelease, public_side
+from flockwise.net.roster import Neighborhood
+from flockwise.net.settings import NetworkSettings
+from flockwise.net.signing import SigningKey, Verifier, public_key_of
+from flockwise.net.store import Store
+from flockwise.net.time import SECOND, PoissonClock, RenewedClock, Time
+from flockwise.net.transport import Transport
+from flockwise.objective import LocalUpdate, Objective
+from flockwise.privacy.budget import Budget
+from flockwise.privacy.gate import Gate
+from flockwise.privacy.ledger import LedgerBase
+from flockwise.privacy.noise import Noise, SecureNoise
+
+# A clock of this rate, in ticks per second; after `limit` updates, if there is a limit, it never ticks again.
+MakeClock: TypeAlias = Callable[[float, int | None], Clock]
+
+
+@dataclass(frozen=True, eq=False)
+class AgentDefinition:
+    """An agent as its owner and the network's authority have settled it, before it runs.
+
+    samples: those that the agent began with. Its store holds those that came later.
+    """
+
+    neighborhood: Neighborhood
+    privacy: NoPrivacy | OwnBudget
+    samples: Samples
+    key: SigningKey
+
+    def __post_init__(self) -> None:
+        self._check_label()
+        self._check_samples()
+        if self.budget is not None:
+            check_budget(self.name, self.settings, self.budget)
+
+    @property
+    def name(self) -> str:
+        return self.neighborhood.agent
+
+    @cached_property
+    def settings(self) -> NetworkSettings:
+        return NetworkSettings.of(self.neighborhood)
+
+    @property
+    def objective(self) -> Objective:
+        return self.settings.objective
+
+    @property
+    def budget(self) -> OwnBudget | None:
+        return self.privacy if isinstance(self.privacy, OwnBudget) else None
+
+    def _check_label(self) -> None:
+        own = "none" if self.budget is None else "dp"
+        if own != self.settings.privacy:
+            raise NetworkError(
+                f"agent {self.name!r}: its own settings say privacy.kind = {own!r}, and the network's "
+                f"{self.settings.privacy!r}; a network is private for all of its agents or for none"
+            )
+
+    def _check_samples(self) -> None:
+        n_features = self.samples.features.shape[1]
+        dimension = self.objective.loss.outputs * n_features
+        if dimension != self.neighborhood.dimension:
+            raise NetworkError(
+                f"agent {self.name!r}: models of its {n_features} features have {dimension} coordinates, and "
+                f"those of the network {self.neighborhood.dimension}; give it the same ones"
+            )
+        checked_samples(self.objective, *self.samples, n_features)
+
+
+def check_budget(agent: str, settings: NetworkSettings, budget: OwnBudget) -> None:
+    """An agent's own settings have to fit what the agents of this network release."""
+    if not settings.converses:
+        if budget.clip is None:
+            raise NetworkError(
+                f"agent {agent!r}: clip: missing; say what one sample's gradient is clipped to"
+            )
+        return
+    mechanism = settings.statistic.mechanism
+    wanted = (1, None, mechanism, "one_budget")
+    if (budget.updates, budget.clip, budget.mechanism, budget.growth) != wanted:
+        raise NetworkError(
+            f"agent {agent!r}: in this network an agent releases once, with {mechanism} noise: its budget "
+            f'has to be for updates = 1, mechanism = "{mechanism}", growth = "one_budget", without a clip'
+        )
+
+
+@dataclass(frozen=True)
+class AgentResources:
+    """Everything outside an agent that it uses. It opens its ledgers and its journal only if it needs them.
+
+    make_ledger, open_ledger, has_ledger: the ledger of a batch of samples; that of the batch that the agent
+    began with has number 0 and exists already.
+    noise: a ledger on disk takes secure noise alone, which is drawn on a grid.
+    verifier: of the process, shared by its agents.
+    """
+
+    store: Store
+    make_ledger: Callable[[int], None]
+    open_ledger: Callable[[int], LedgerBase]
+    has_ledger: Callable[[int], bool]
+    open_journal: Callable[[], Journal]
+    noise: Noise
+    transport: Transport
+    time: Time
+    verifier: Verifier | None = None
+    make_clock: MakeClock = PoissonClock
+
+
+@dataclass
+class Participant:
+    """An agent of a network, ready to be started by whoever drives its node.
+
+    neighborhood: as in the roster that is in effect; a newer one takes its place.
+    own: what the agent does for its owner alone.
+    gates: count what is spent. None for an agent without privacy, or without samples.
+    close: gives back what the agent holds (its store, its ledger), once its node has stopped.
+    """
+
+    node: Node
+    neighborhood: Neighborhood
+    own: OwnModel
+    gates: GateQueue | None = None
+    budget: Budget | None = None
+    close: Callable[[], None] = lambda: None
+
+
+def make_participant(definition: AgentDefinition, resources: AgentResources) -> Participant:
+    """The agent as it was when it last stopped, however it did; as new on empty resources."""
+    return _Assembly(definition, resources).participant()
+
+
+class _Assembly:
+    """Makes one participant. `gates` is None for an agent that has nothing to protect."""
+
+    def __init__(self, definition: AgentDefinition, resources: AgentResources) -> None:
+        self._definition = definition
+        self._resources = resources
+        self._settings = definition.settings
+        self._neighborhood = definition.neighborhood
+        self._batches = [definition.samples, *resources.store.load().batches]
+        self._start = np.zeros(definition.neighborhood.dimension)
+        self._signer = Signer(
+            self._neighborhood.network,
+            definition.name,
+            self._settings.privacy,
+            definition.key,
+            resources.verifier,
+        )
+
+    def participant(self) -> Participant:
+        definition, budget = self._definition, self._definition.budget
+        gates = None if budget is None or not len(definition.samples.targets) else self._gates(budget)
+        clock = self._clock(gates)
+        agent = self._agent(clock, gates)
+        node = self._node(agent, clock, gates)
+        own = OwnModel(
+            definition.objective,
+            agent,
+            self._growth(agent, gates),
+            self._resources.time,
+            budget is not None,
+            promise(self._settings, [definition.privacy], secure=self._is_secure),
+            None if gates is None else lambda: self._noise_stds(gates),
+            (lambda: node.direction) if isinstance(node, ConversingNode) else None,
+        )
+        total = None if budget is None else budget.budget
+        return Participant(node, self._neighborhood, own, gates, total)
+
+    def _gates(self, budget: OwnBudget) -> GateQueue:
+        self._check_growth()
+        resources = self._resources
+        plan = budget.plan(on_grid=self._is_secure)
+
+        def open_gate(place: int, start: NDArray[Any]) -> tuple[Gate, LedgerBase]:
+            ledger = resources.open_ledger(place)
+            return Gate(plan, ledger, resources.noise, start=start), ledger
+
+        return GateQueue(open_gate, len(self._batches) if self._by_batches else 1, self._start)
+
+    def _check_growth(self) -> None:
+        """Samples that have paid from one budget must not get another one each, nor the other way round."""
+        for place in range(1, len(self._batches) + (not self._by_batches)):
+            if self._resources.has_ledger(place) == self._by_batches:
+                continue
+            found = "no ledger: it is lost" if self._by_batches else "a ledger of its own"
+            raise LedgerError(
+                f"agent {self._definition.name!r}: batch {place} of its samples has {found}, or `growth` was "
+                "changed in its settings, which stays as it was when samples were added"
+            )
+
+    @property
+    def _is_secure(self) -> bool:
+        return isinstance(self._resources.noise, SecureNoise)
+
+    @property
+    def _by_batches(self) -> bool:
+        return self._definition.budget is not None and self._definition.budget.growth == "batches"
+
+    def _clock(self, gates: GateQueue | None) -> Clock:
+        make, rate = self._resources.make_clock, self._neighborhood.tick_rate
+        if gates is not None:
+            return make(rate, None if self._by_batches else len(gates.gate.plan))
+        if self._settings.converses:  # it has nothing to release
+            return make(rate, 0)
+        store = self._resources.store
+        return RenewedClock(make(rate, None), self._settings.updates, lambda: len(store.load().batches))
+
+    def _agent(self, clock: Clock, gates: GateQueue | None) -> Agent:
+        local = LocalUpdate.of(self._definition.objective, joined(self._batches))
+        return Agent(
+            self._definition.name,
+            local,
+            self._start,
+            {link.name: link.weight for link in self._neighborhood.neighbors},
+            clock,
+            None if gates is None else self._releases(gates, local),
+            now=self._resources.time.now(),
+        )
+
+    def _releases(self, gates: GateQueue, local: LocalUpdate) -> Releases:
+        objective, budget = self._definition.objective, self._definition.budget
+        if self._settings.converses:
+            return StatisticRelease(gates.gate, self._settings.statistic, objective, joined(self._batches))
+        assert budget is not None
+        assert budget.clip is not None
+        if self._by_batches:
+            return BatchReleases(gates, self._batches, objective, budget.clip)
+        return GradientReleases(gates.gate, local.objective, budget.clip)
+
+    def _growth(self, agent: Agent, gates: GateQueue | None) -> Growth:
+        parts = (self._definition.objective, self._batches, self._resources.store, agent)
+        if gates is None:
+            is_private = self._definition.budget is not None
+            return Growth(*parts, None) if is_private else Growth(*parts)
+        if not self._by_batches:
+            return Growth(*parts)
+        return Growth(*parts, self._resources.make_ledger, gates.add_batch)
+
+    def _noise_stds(self, gates: GateQueue) -> NDArray[np.float64]:
+        """Of the noise in one coordinate of each release that the agent makes, as its samples are now."""
+        budget, plan = self._definition.budget, gates.gate.plan
+        assert budget is not None
+        assert budget.clip is not None
+        released = self._batches[gates.place] if self._by_batches else joined(self._batches)
+        sensitivity = 2 * budget.clip / len(released.targets)
+        dimension, grid = self._neighborhood.dimension, 1.0 if plan.on_grid else None
+        stds = [
+            plan.event(number, sensitivity, dimension, grid).noise_std for number in range(1, len(plan) + 1)
+        ]
+        return np.array(stds * (len(self._batches) if self._by_batches else 1))
+
+    def _node(self, agent: Agent, clock: Clock, gates: GateQueue | None) -> Node:
+        resources, version = self._resources, self._neighborhood.version
+        common = (
+            agent,
+            clock,
+            self._intake(),
+            self._outbox(gates),
+            resources.store,
+            resources.transport,
+            resources.time,
+        )
+        if not self._settings.converses:
+            return Node(*common, version=version)
+        return ConversingNode(
+            *common,
+            conversation=self._conversation(gates),
+            neighbors=self._neighborhood.keys(),
+            version=version,
+        )
+
+    def _outbox(self, gates: GateQueue | None) -> Outbox:
+        if gates is None:
+            return PlainOutbox(self._signer, self._resources.store, self._start)
+        # More batches mean more releases, and after a conversation there was only one: nothing to average.
+        averages = not self._by_batches and not self._settings.converses
+        return GateOutbox(self._signer, gates, len(gates.gate.plan) if averages else None)
+
+    def _conversation(self, gates: GateQueue | None) -> ConversationParts:
+        settings, number = self._settings, self._neighborhood.index
+        ledger = None if gates is None else gates.ledgers[0]
+        dimension = self._neighborhood.dimension
+        return ConversationParts(
+            number,
+            lambda edges: settings.protocol.converse(
+                number, public_side(settings.statistic, ledger, dimension), edges
+            ),
+            self._signer,
+            self._resources.open_journal(),
+            round(settings.round_timeout * SECOND),
+        )
+
+    def _intake(self) -> Intake:
+        own, resources = self._neighborhood, self._resources
+        return Intake(
+            own.agent,
+            own.network,
+            own.dimension,
+            # An agent without samples sends plain models in a private network as well, under the same label.
+            (self._settings.privacy,),
+            own.keys(),
+            self._settings.magnitude_bound,
+            public_key=public_key_of(self._definition.key),
+            clock=resources.time.now,
+            relay_dimension=self._settings.largest_relay(own.dimension),
+            rate=CONVERSING_RATE if self._settings.converses else None,
+            verifier=resources.verifier,
+        )

@@ -1,0 +1,32 @@
+"""Where something that a run takes as given came from, and what that means for a guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Spans: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
+Status: TypeAlias = Literal["public", "private", "unknown", "released"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What it is, and what it was made from.
+
+    status: "public" tells nothing of anybody's samples. "private" was computed from them without noise;
+    "unknown" might have been: no guarantee covers either. "released" was paid for: `spent` is the least and
+    the largest ε, and the least and the largest δ, over agents, and a guarantee adds it up.
+    """
+
+    what: str
+    status: Status
+    spent: Spans | None = None
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether a guarantee can hold beside it."""
+        return self.status in ("public", "released")
+
+    @property
+    def words(self) -> str:
+        return f"{self.what}, of unknown origin" if self.status == "unknown" else self.what

@@ -1,0 +1,1 @@
+"""Conversations between neighbors: no samples, no graph, no input or output."""

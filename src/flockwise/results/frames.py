@@ -1,0 +1,132 @@
+"""New rows for a trained run: columns matched by name, agents by name, and nothing guessed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flockwise.data.checks import first_nonfinite, quoted
+from flockwise.data.frames import finite_numbers
+from flockwise.data.labels import encode_labels
+from flockwise.data.population import INTERCEPT, Population
+from flockwise.data.tables import as_table, check_present, columns_of, is_table
+from flockwise.errors import DataError
+
+
+class Rows(NamedTuple):
+    """Features in the order of the training, the position of each row's agent, and targets if any."""
+
+    features: NDArray[np.float64]
+    agents: NDArray[np.int64]
+    targets: NDArray[np.float64] | None
+
+
+class Trained(NamedTuple):
+    """What new rows have to fit."""
+
+    agent_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+
+
+def rows_of_population(population: Population, trained: Trained) -> Rows:
+    """The samples of agents that took part, with the same features."""
+    if population.feature_names != trained.feature_names:
+        raise DataError(
+            f"the features are {quoted(population.feature_names)}, and the run was trained on "
+            f"{quoted(trained.feature_names)}"
+        )
+    positions = agent_positions(population.agent_names, trained)
+    agents = np.repeat(positions, population.sample_counts)
+    return Rows(population.features.astype(np.float64), agents, population.targets.astype(np.float64))
+
+
+def rows_of(data: Any, agents: Any, agent: str | None, target: str | None, trained: Trained) -> Rows:
+    """Rows of a frame, by the names of its columns, or of an array, by position.
+
+    agents: whose rows they are, one for all or one each. agent, target: columns of a frame that say it.
+    """
+    if is_table(data):
+        return _rows_of_table(data, agents, agent, target, trained)
+    if agent is not None or target is not None:
+        raise DataError("agent= and target= name columns of a frame; give an array's agents as agents=")
+    features = np.atleast_2d(np.asarray(data, np.float64))
+    if features.ndim != 2 or features.shape[1] != len(trained.feature_names):
+        raise DataError(
+            f"features must have {len(trained.feature_names)} columns ({quoted(trained.feature_names)}), got "
+            f"shape {features.shape}"
+        )
+    _refuse_nonfinite(features, trained)
+    return Rows(features, _agents_of_rows(agents, len(features), trained), None)
+
+
+def agent_positions(agents: Any, trained: Trained) -> NDArray[np.int64]:
+    """Where agents given by name or by position are."""
+    wanted = np.asarray(agents)
+    if wanted.dtype.kind in "iu":
+        wrong = (wanted < 0) | (wanted >= len(trained.agent_names))
+        if wrong.any():
+            last = len(trained.agent_names) - 1
+            raise DataError(f"no agent {wanted[wrong].flat[0]}; agents are 0 to {last}")
+        return wanted.astype(np.int64)
+    position = {name: place for place, name in enumerate(trained.agent_names)}
+    names = [str(name) for name in wanted.ravel().tolist()]
+    unknown = [name for name in names if name not in position]
+    if unknown:
+        raise DataError(f"no agent named {unknown[0]!r} in this run; it has {quoted(trained.agent_names)}")
+    return np.array([position[name] for name in names], np.int64).reshape(wanted.shape)
+
+
+def _rows_of_table(data: Any, agents: Any, agent: str | None, target: str | None, trained: Trained) -> Rows:
+    table = as_table(data)
+    others = [column for column in (agent, target) if column is not None]
+    check_present(table, others)
+    known = [name for name in columns_of(table) if name not in others]
+    missing = [name for name in trained.feature_names if name not in known and name != INTERCEPT]
+    extra = [name for name in known if name not in trained.feature_names]
+    if missing:
+        raise DataError(
+            f"column {missing[0]!r} is missing; the run was trained on {quoted(trained.feature_names)}"
+        )
+    if extra:
+        raise DataError(
+            f"column {extra[0]!r} was not there in the training ({quoted(trained.feature_names)}); drop it, "
+            "or say agent= or target= if it is one of these"
+        )
+    if agent is None:
+        positions = _agents_of_rows(agents, table.num_rows, trained)
+        codes, names = np.zeros(table.num_rows, np.int64), ("",)
+    elif agents is not None:
+        raise DataError("give agents= or agent=, the column that names them, not both")
+    else:
+        codes, names = encode_labels(table[agent], agent)
+        positions = agent_positions(np.array(names, dtype=object), trained)[codes]
+    kind = np.dtype(np.float64)
+    columns = [
+        np.ones(table.num_rows)
+        if name not in known
+        else finite_numbers(table[name], name, codes, names, kind)
+        for name in trained.feature_names
+    ]
+    targets = None if target is None else finite_numbers(table[target], target, codes, names, kind)
+    return Rows(np.column_stack(columns), positions, targets)
+
+
+def _agents_of_rows(agents: Any, n_rows: int, trained: Trained) -> NDArray[np.int64]:
+    if agents is None:
+        raise DataError("say whose rows these are: agents= one agent or one for each row, or agent= a column")
+    positions = agent_positions(agents, trained)
+    if positions.shape not in ((), (1,), (n_rows,)):
+        raise DataError(f"agents must be one, or one for each of the {n_rows} rows; got {positions.size}")
+    return np.broadcast_to(positions, (n_rows,))
+
+
+def _refuse_nonfinite(features: NDArray[np.float64], trained: Trained) -> None:
+    place = first_nonfinite(features)
+    if place is not None:
+        row, column = place
+        raise DataError(
+            f"column {trained.feature_names[column]!r}, row {row + 1}: {features[place]} is not a finite "
+            "number; fill it or drop the row"
+        )

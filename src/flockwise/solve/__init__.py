@@ -1,0 +1,13 @@
+"""Exact minima, by second-order methods that share nothing with the engines."""
+
+from flockwise.solve.anchored import solve_anchored_models
+from flockwise.solve.local import solve_global_model, solve_local_models
+from flockwise.solve.optimum import Optimum, solve_optimum
+
+__all__ = [
+    "Optimum",
+    "solve_anchored_models",
+    "solve_global_model",
+    "solve_local_models",
+    "solve_optimum",
+]

@@ -1,0 +1,30 @@
+"""Runs are as they were: the frozen results of every method on both engines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.golden.cases import SEEDS, cases
+from tests.golden.freeze import FILE, differences, kept
+
+FROZEN = json.loads(FILE.read_text(encoding="utf-8"))
+CASES = {case.name: case for case in cases()}
+
+
+def test_every_frozen_run_is_still_run():
+    names = {
+        f"{name} {engine} {seed}" for name, case in CASES.items() for engine in case.engines for seed in SEEDS
+    }
+    assert names == FROZEN.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_is_as_it_was(name):
+    wrong = []
+    for engine in CASES[name].engines:
+        for seed in SEEDS:
+            key = f"{name} {engine} {seed}"
+            wrong += differences(key, kept(CASES[name].run(engine, seed)), FROZEN[key], exact=False)
+    assert not wrong

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from tests.network.faults.__main__ import run
 from tests.network.faults.bugs import BUGS
-from tests.network.faults.problem import SETTINGS, Quadratics, random_points, random_ties
+from tests.network.faults.problem import OBJECTIVE, Quadratics, random_edges, random_samples
 from tests.network.faults.watch import Broken
 
+from flockwise.net.own_model import problem_of_one
 from flockwise.objective import LocalObjective
 
 QUICK = 12
@@ -98,14 +99,14 @@ WANTED = {"died at a write", "stopped: behind", "stopped: ledger", "stopped: sto
 
 def test_the_objective_of_the_schedules_is_equation_2():
     chance, names = random.Random(1), ["a", "b", "c", "d"]
-    points = {name: random_points(chance, 2, least=1) for name in names}
-    ties = random_ties(chance, names)
-    ours = Quadratics(points, ties)
+    samples = {name: random_samples(chance, 2, least=1) for name in names}
+    edges = random_edges(chance, names)
+    ours = Quadratics(samples, edges)
     generator = np.random.default_rng(0)
     for _ in range(10):
         models = dict(zip(names, generator.normal(size=(4, 2)), strict=True))
-        apart = [weight * square_distance(models, edge) for edge, weight in ties.items()]
-        value = 0.5 * sum(apart) + sum(local_value(points, ties, models, name) for name in names)
+        apart = [weight * square_distance(models, edge) for edge, weight in edges.items()]
+        value = 0.5 * sum(apart) + sum(local_value(samples, edges, models, name) for name in names)
         assert ours.value(models) == pytest.approx(value)
         assert ours.least < value
 
@@ -115,8 +116,8 @@ def square_distance(models, edge):
     return float((one - other) @ (one - other))
 
 
-def local_value(points, ties, models, name):
+def local_value(samples, edges, models, name):
     """μ·D·c·ℒ of one agent."""
-    problem = SETTINGS.problem(points[name].features, points[name].targets)
-    degree = sum(weight for edge, weight in ties.items() if name in edge)
+    problem = problem_of_one(OBJECTIVE, samples[name])
+    degree = sum(weight for edge, weight in edges.items() if name in edge)
     return degree * problem.pulls[0] * LocalObjective.of_agent(problem, 0).value(models[name])

@@ -13,14 +13,14 @@ from flockwise.net.outbox import GateOutbox, PlainOutbox
 from flockwise.net.store import Sent
 from flockwise.net.wire import open_signed
 from flockwise.privacy.entries import Account, Row
-from flockwise.privacy.ledger import Book
+from flockwise.privacy.ledger import LedgerBase
 from flockwise.privacy.messages import decode, encode
 
 
 class NoBug:
     """Agents as the product makes them."""
 
-    def open_ledger(self, disk: Disk) -> Book:
+    def open_ledger(self, disk: Disk) -> LedgerBase:
         return disk.open_ledger()
 
     def change(self, node: Node) -> None:
@@ -48,7 +48,7 @@ class ChargeAfterSend(NoBug):
     def __init__(self) -> None:
         self._ledgers: dict[int, ChargeAfterSend.LateLedger] = {}
 
-    def open_ledger(self, disk: Disk) -> Book:
+    def open_ledger(self, disk: Disk) -> LedgerBase:
         assert isinstance(disk, MemoryDisk)
         self._ledgers[id(disk)] = ledger = self.LateLedger(disk)
         return ledger
@@ -97,7 +97,7 @@ class NoSignatureCheck(NoBug):
         node.intake._check_signature = lambda opened, public_key: None
 
 
-class MissingRenormalisation(NoBug):
+class MissingRenormalization(NoBug):
     """Takes the model of a neighbor that it has never heard from for zero."""
 
     def change(self, node: Node) -> None:
@@ -184,7 +184,7 @@ BUGS: dict[str, type[NoBug]] = {
     "save after send": SaveAfterSend,
     "no sequence check": NoSequenceCheck,
     "no signature check": NoSignatureCheck,
-    "missing renormalisation": MissingRenormalisation,
+    "missing renormalization": MissingRenormalization,
     "redraw after restart": RedrawAfterRestart,
     "last word too soon": LastWordTooSoon,
     "accept being behind": AcceptBeingBehind,

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
+from flockwise.data import Samples
 from flockwise.errors import FlockwiseError, LedgerError, NetworkError
-from flockwise.net.store import Batch, FileStore, Sent, State, Store
+from flockwise.net.store import FileStore, Sent, State, Store
 from flockwise.net.testing import MemoryStore
 from flockwise.privacy.entries import Account, Entry, Row
-from flockwise.privacy.ledger import Book, Ledger
+from flockwise.privacy.ledger import Ledger, LedgerBase
 from flockwise.privacy.ledger_file import NAME, read_statement
 
 # What becomes of one write: an error or death, before it is on disk or after.
@@ -55,7 +56,7 @@ class Disk(Protocol):
 
     writes: Writes
 
-    def open_ledger(self) -> Book: ...
+    def open_ledger(self) -> LedgerBase: ...
 
     def open_store(self) -> Store: ...
 
@@ -93,7 +94,7 @@ class MemoryDisk:
         self.writes = Writes()
         self.content = _Content(Account.opened(agent, None), [], State())
 
-    def open_ledger(self) -> Book:
+    def open_ledger(self) -> LedgerBase:
         return DiskLedger(self)
 
     def open_store(self) -> Store:
@@ -112,7 +113,7 @@ class MemoryDisk:
         self.content = backup.copied()
 
 
-class DiskLedger(Book):
+class DiskLedger(LedgerBase):
     """A ledger on a disk in memory. It is not "durable" to the gate: a schedule draws its noise by seed."""
 
     is_durable = False
@@ -143,7 +144,9 @@ class FaultyStore:
     def __init__(self, store: Store, writes: Writes) -> None:
         self._store = store
         self._writes = writes
-        self.load, self.close = store.load, store.close
+
+    def load(self) -> State:
+        return self._store.load()
 
     def save_sent(self, sent: Sent) -> None:
         def change() -> None:
@@ -155,11 +158,14 @@ class FaultyStore:
     def save_received(self, received: Mapping[str, bytes], forgotten: Iterable[str] = ()) -> None:
         self._writes.do(lambda: self._store.save_received(received, forgotten), NetworkError)
 
-    def mark_behind(self, number: int) -> None:
-        self._writes.do(lambda: self._store.mark_behind(number), NetworkError)
+    def mark_newer_release(self, number: int) -> None:
+        self._writes.do(lambda: self._store.mark_newer_release(number), NetworkError)
 
-    def add_batch(self, batch: Batch) -> None:
+    def add_batch(self, batch: Samples) -> None:
         self._writes.do(lambda: self._store.add_batch(batch), NetworkError)
+
+    def close(self) -> None:
+        self._store.close()
 
 
 class FileDisk:
@@ -172,7 +178,7 @@ class FileDisk:
         self._open: list[FileLedger | FileStore] = []
         self._n_backups = 0
 
-    def open_ledger(self) -> Book:
+    def open_ledger(self) -> LedgerBase:
         if not (self._folder / NAME).is_file():
             Ledger.create(self._folder, self._agent).close()
         ledger = FileLedger.open(self._folder, self._agent)

@@ -8,49 +8,50 @@ from typing import TypeAlias
 
 import numpy as np
 
-from flockwise.net.store import Batch
-from flockwise.net.task import Task
+from flockwise.data import Samples
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.wire import PrivacyLabel
+from flockwise.objective import LocalUpdate, Objective, Quadratic
 
 MAX_SAMPLES = 4
 
 
-def task_of(privacy: PrivacyLabel) -> Task:
-    return Task("quadratic", 1.0, MAX_SAMPLES, privacy, feature_bound=1.0)
+OBJECTIVE = Objective(Quadratic(), max_samples=MAX_SAMPLES, feature_bound=1.0)
 
 
-# The same whether agents are private or not.
-SETTINGS = task_of("none").learning()
+def settings_of(privacy: PrivacyLabel) -> NetworkSettings:
+    return NetworkSettings(OBJECTIVE, privacy)
+
 
 # Weights of the edges, by their two ends.
-Ties: TypeAlias = Mapping[frozenset[str], float]
+Edges: TypeAlias = Mapping[frozenset[str], float]
 
 
-def random_points(chance: random.Random, dimension: int, least: int) -> Batch:
+def random_samples(chance: random.Random, dimension: int, least: int) -> Samples:
     count = chance.randint(least, MAX_SAMPLES)
     features = np.array([[chance.uniform(-1, 1) for _ in range(dimension)] for _ in range(count)])
     features = features.reshape(count, dimension) / dimension**0.5
-    return Batch(features, np.array([chance.gauss(1, 1) for _ in range(count)]))
+    return Samples(features, np.array([chance.gauss(1, 1) for _ in range(count)]))
 
 
-def random_ties(chance: random.Random, names: list[str]) -> dict[frozenset[str], float]:
+def random_edges(chance: random.Random, names: list[str]) -> dict[frozenset[str], float]:
     """A connected graph: a random tree, and some more edges."""
-    ties = {}
+    edges = {}
     for i in range(1, len(names)):
-        ties[frozenset((names[i], names[chance.randrange(i)]))] = chance.uniform(0.2, 2)
+        edges[frozenset((names[i], names[chance.randrange(i)]))] = chance.uniform(0.2, 2)
         other = names[chance.randrange(i)]
         if chance.random() < 0.5:
-            ties[frozenset((names[i], other))] = chance.uniform(0.2, 2)
-    return ties
+            edges[frozenset((names[i], other))] = chance.uniform(0.2, 2)
+    return edges
 
 
 class Roster:
-    """Who is tied to whom in one version of the network."""
+    """Who is a neighbor of whom in one version of the network."""
 
-    def __init__(self, ties: Ties) -> None:
-        self.ties = ties
+    def __init__(self, edges: Edges) -> None:
+        self.edges = edges
         self._neighbors: dict[str, dict[str, float]] = {}
-        for one, other, weight in sorted((*sorted(edge), weight) for edge, weight in ties.items()):
+        for one, other, weight in sorted((*sorted(edge), weight) for edge, weight in edges.items()):
             self._neighbors.setdefault(one, {})[other] = weight
             self._neighbors.setdefault(other, {})[one] = weight
 
@@ -63,14 +64,14 @@ class Roster:
 
 
 class Quadratics:
-    """Eq. (2) of agents with these points and ties: ½ΘᵀHΘ − bᵀΘ + constant."""
+    """Eq. (2) of agents with these samples and edges: ½ΘᵀHΘ − bᵀΘ + constant."""
 
-    def __init__(self, points: Mapping[str, Batch], ties: Ties) -> None:
-        self.names = sorted(points)
+    def __init__(self, samples: Mapping[str, Samples], edges: Edges) -> None:
+        self.names = sorted(samples)
         place = {name: i for i, name in enumerate(self.names)}
-        p = next(iter(points.values())).features.shape[1]
+        p = next(iter(samples.values())).features.shape[1]
         weights = np.zeros((len(place), len(place)))
-        for edge, weight in ties.items():
+        for edge, weight in edges.items():
             one, other = sorted(edge)
             if one in place and other in place:
                 weights[place[one], place[other]] = weights[place[other], place[one]] = weight
@@ -79,9 +80,9 @@ class Quadratics:
         self._slope = np.zeros(len(place) * p)
         self._constant = 0.0
         for name, i in place.items():
-            x, y = points[name].features, points[name].targets
-            problem = SETTINGS.problem(x, y)
-            pull, penalty, m = degrees[i] * problem.pulls[0], problem.l2_penalties[0], max(len(y), 1)
+            x, y = samples[name]
+            update, m = LocalUpdate.of(OBJECTIVE, samples[name]), max(len(y), 1)
+            pull, penalty = degrees[i] * update.pull, update.objective.l2_penalty
             block = slice(i * p, (i + 1) * p)
             self._hessian[block, block] += pull * (2 * x.T @ x / m + 2 * penalty * np.eye(p))
             self._slope[block] += pull * 2 * x.T @ y / m

@@ -11,11 +11,11 @@ from pathlib import Path
 from tests.network.faults.bugs import NoBug
 from tests.network.faults.disks import FAULTS
 from tests.network.faults.post import Adversary, Weather
-from tests.network.faults.problem import Quadratics, Roster, random_points, random_ties
+from tests.network.faults.problem import Quadratics, Roster, random_edges, random_samples
 from tests.network.faults.watch import Broken
 from tests.network.faults.world import FaultyWorld
 
-from flockwise.net.store import Batch
+from flockwise.data import Samples
 from flockwise.net.testing import Packet, key_for_tests
 from flockwise.net.time import SECOND
 from flockwise.net.wire import Greeting, greet
@@ -50,10 +50,10 @@ class Schedule:
         dimension = chance.randint(1, 3)
         rosters = self._draw_rosters()
         names = sorted({name for roster in rosters for name in roster.members} - {GHOST})
-        points = {name: self._draw_points(dimension) for name in names}
+        samples = {name: self._draw_samples(dimension) for name in names}
         self._world = FaultyWorld(
             chance,
-            points,
+            samples,
             rosters,
             "dp" if self._is_private else "none",
             n_events=chance.randint(4, 12),
@@ -61,7 +61,7 @@ class Schedule:
             bug=NoBug() if bug is None else bug,
             folder=folder,
         )
-        self._points = points
+        self._samples = samples
         self._adversary = Adversary(
             dimension, self._world.recorded, key_for_tests("adversary"), key_for_tests, self._world.privacy
         )
@@ -92,22 +92,22 @@ class Schedule:
         chance = self._chance
         members = [f"a{i}" for i in range(chance.randint(3, 5))]
         ghosts = [GHOST] if chance.random() < 0.3 else []
-        rosters = [Roster(random_ties(chance, members + ghosts))]
+        rosters = [Roster(random_edges(chance, members + ghosts))]
         for _ in range(chance.choice([0, 0, 1, 2])):
             if chance.random() < 0.4:
                 members = [*members, f"b{len(rosters)}"]
             if chance.random() < 0.3 and len(members) > 3:
                 left = chance.choice(members)
                 members = [name for name in members if name != left]
-            before, ties = rosters[-1].ties, random_ties(chance, members + ghosts)
-            for edge in ties:
+            before, edges = rosters[-1].edges, random_edges(chance, members + ghosts)
+            for edge in edges:
                 if edge in before and chance.random() < 0.5:
-                    ties[edge] = before[edge]
-            rosters.append(Roster(ties))
+                    edges[edge] = before[edge]
+            rosters.append(Roster(edges))
         return rosters
 
-    def _draw_points(self, dimension: int) -> Batch:
-        return random_points(self._chance, dimension, least=0 if self._chance.random() < 0.2 else 1)
+    def _draw_samples(self, dimension: int) -> Samples:
+        return random_samples(self._chance, dimension, least=0 if self._chance.random() < 0.2 else 1)
 
     def _begin(self) -> None:
         world = self._world
@@ -126,7 +126,7 @@ class Schedule:
 
     def _draw_fault(self) -> Callable[[], None]:
         often = [self._kill, self._write_fault, self._restore, self._inject]
-        seldom = [self._full_disk, self._partition, self._hang, self._weather, self._add_points]
+        seldom = [self._full_disk, self._partition, self._hang, self._weather, self._add_samples]
         return self._chance.choice(2 * often + seldom)
 
     def _some_agent(self) -> str:
@@ -184,9 +184,9 @@ class Schedule:
 
         world.after(self._chance.uniform(1, 5), put_back)
 
-    def _add_points(self) -> None:
-        self._world.add_points(
-            self._some_agent(), random_points(self._chance, self._world.dimension, least=1)
+    def _add_samples(self) -> None:
+        self._world.add_samples(
+            self._some_agent(), random_samples(self._chance, self._world.dimension, least=1)
         )
 
     def _inject(self) -> None:
@@ -253,15 +253,15 @@ class Schedule:
 
     def _unlearned(self) -> str | None:
         world = self._world
-        points = {name: world.points_of(name) for name in world.lives}
-        optimum = Quadratics(points, world.rosters[-1].ties)
+        samples = {name: world.samples_of(name) for name in world.lives}
+        optimum = Quadratics(samples, world.rosters[-1].edges)
         gap = optimum.gap({name: node.agent.model for name, node in world.lives.items()})
         return None if gap <= WANTED_GAP else f"the objective is {gap:.2g} above its minimum"
 
     def _unspent(self) -> str | None:
         world = self._world
         for name, node in world.lives.items():
-            if node.obstacle == "behind" or not len(self._points[name].targets):
+            if node.obstacle == "behind" or not len(self._samples[name].targets):
                 continue
             if len(world.machines[name].disk.entries()) < world.n_events:
                 return f"{name} has released {node.sent.number} of {world.n_events}"

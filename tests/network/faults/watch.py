@@ -23,7 +23,7 @@ class Broken(AssertionError):
 class Life:
     """What the watch knows of one life of an agent, from start to death."""
 
-    spends: bool  # whether what it sends costs something; an agent without points has nothing to lose
+    spends: bool  # whether what it sends costs something; an agent without samples has nothing to lose
     is_on_disk: Callable[[int, bytes], bool]  # whether its disk has this release
     accepted: dict[str, int] = field(default_factory=dict)
     # Whether a neighbor has shown it a model under its own signature that its disk does not know.

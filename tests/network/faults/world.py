@@ -16,20 +16,20 @@ import numpy as np
 from tests.network.faults.bugs import NoBug
 from tests.network.faults.disks import Disk, FileDisk, Killed, MemoryDisk
 from tests.network.faults.post import NETWORK, Weather, arrivals
-from tests.network.faults.problem import Roster, task_of
+from tests.network.faults.problem import Roster, settings_of
 from tests.network.faults.watch import Broken, Life, Watch, watch_intake
 
+from flockwise.data import Samples
 from flockwise.errors import FlockwiseError, NetworkError
 from flockwise.net.folder import NoPrivacy, OwnBudget
 from flockwise.net.node import Node
 from flockwise.net.participant import AgentDefinition, AgentResources, Participant, make_participant
 from flockwise.net.roster import Link, Neighborhood, Place
 from flockwise.net.signing import Verifier, public_key_of
-from flockwise.net.store import Batch
 from flockwise.net.testing import ManualTime, MemoryJournal, Packet, key_for_tests
 from flockwise.net.time import SECOND, PoissonClock
 from flockwise.net.wire import PrivacyLabel, open_greeting
-from flockwise.privacy import accountant_by_name
+from flockwise.privacy import ACCOUNTANTS
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.messages import decode
 from flockwise.privacy.noise import Noise, SecureNoise
@@ -37,6 +37,8 @@ from flockwise.privacy.noise import Noise, SecureNoise
 TICK_RATE = 2.0
 CLIP = 1.0
 BUDGET = Budget(8.0, 1e-3)
+# Room for the last digits: noise is scaled to the sensitivity.
+ROUNDING = 1 + 1e-9
 
 
 def place_of(name: str) -> Place:
@@ -52,8 +54,8 @@ class FreshNoise:
     def check(self, event: Any) -> None:
         """Any event will do."""
 
-    def draw(self, event: Any, dimension: int, number: int) -> np.ndarray:
-        return np.array([self._chance.gauss(0, event.scale) for _ in range(dimension)])
+    def draw(self, event: Any, number: int) -> np.ndarray:
+        return np.array([self._chance.gauss(0, event.scale) for _ in range(event.dimension)])
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Machine:
     """Where an agent lives: its disk stays, its node comes and goes."""
 
     name: str
-    points: Batch  # those that it began with
+    samples: Samples  # those that it began with
     disk: Disk
     version: int
     agent: Participant | None = None
@@ -84,7 +86,7 @@ class FaultyWorld:
     def __init__(
         self,
         chance: random.Random,
-        points: Mapping[str, Batch],
+        samples: Mapping[str, Samples],
         rosters: list[Roster],
         privacy: PrivacyLabel,
         n_events: int,
@@ -100,7 +102,7 @@ class FaultyWorld:
         self.time = ManualTime()
         self.weather = Weather()
         self.cut: set[frozenset[str]] = set()
-        self.dimension = next(iter(points.values())).features.shape[1]
+        self.dimension = next(iter(samples.values())).features.shape[1]
         self.watch = Watch(privacy, self.dimension, n_events)
         self.recorded: list[tuple[str, bytes]] = []
         self.events_done = 0
@@ -112,7 +114,7 @@ class FaultyWorld:
         self._digest = hashlib.sha256()
         self.machines = {
             name: Machine(name, mine, self._new_disk(name, folder), version=0)
-            for name, mine in points.items()
+            for name, mine in samples.items()
         }
 
     @property
@@ -208,8 +210,9 @@ class FaultyWorld:
         noise: Noise = SecureNoise() if self.has_files else FreshNoise(self.chance)
         resources = AgentResources(
             machine.disk.open_store(),
-            lambda batch: None,  # only the first batch has a budget in a schedule
+            lambda batch: None,  # all samples share one budget
             lambda batch: self._bug.open_ledger(machine.disk),
+            lambda batch: batch == 0,
             MemoryJournal,
             noise,
             _Tap(self, machine),
@@ -218,7 +221,7 @@ class FaultyWorld:
             lambda rate, limit: PoissonClock(rate, limit=limit, randomness=self.chance),
         )
         definition = AgentDefinition(
-            self._slice(machine), self._own_privacy(), machine.points, key_for_tests(machine.name)
+            self._slice(machine), self._own_privacy(), machine.samples, key_for_tests(machine.name)
         )
         agent = make_participant(definition, resources)
         self._bug.change(agent.node)
@@ -226,7 +229,6 @@ class FaultyWorld:
         return agent
 
     def _own_privacy(self) -> NoPrivacy | OwnBudget:
-        """Points that come later are released with the others, or there are none and the plan is fixed."""
         if self.privacy == "none":
             return NoPrivacy()
         return OwnBudget(
@@ -234,7 +236,6 @@ class FaultyWorld:
             delta=BUDGET.delta,
             updates=self.n_events,
             clip=CLIP,
-            growth="one_budget" if self.grows else "batches",
         )
 
     def _slice(self, machine: Machine) -> Neighborhood:
@@ -250,44 +251,45 @@ class FaultyWorld:
             self.dimension,
             TICK_RATE,
             tuple(links),
-            task_of(self.privacy).to_settings(),
+            settings_of(self.privacy).to_json(),
         )
 
     def _spends(self, machine: Machine) -> bool:
-        return self.privacy == "dp" and len(machine.points.targets) > 0
+        return self.privacy == "dp" and len(machine.samples.targets) > 0
 
     def _new_disk(self, name: str, folder: Path | None) -> Disk:
         return MemoryDisk(name) if folder is None else FileDisk(name, folder / name)
 
     # Data
 
-    def add_points(self, name: str, batch: Batch) -> None:
-        """New points arrive at an agent, if it can take any."""
+    def add_samples(self, name: str, batch: Samples) -> None:
+        """New samples arrive at an agent, if it can take any."""
         machine = self.machines[name]
         agent, is_private = machine.agent, self.privacy == "dp"
         if agent is None or (is_private and not (self.grows and self._spends(machine))):
             return
-        self._note(f"points for {name}")
+        self._note(f"samples for {name}")
         self.counts["arrivals"] += 1
 
         def add() -> None:
-            with suppress(NetworkError):  # the disk failed: who brings the points is told
+            with suppress(NetworkError):  # the disk failed: who brings the samples is told
                 agent.own.add_data(batch.features, batch.targets)
 
         self._guarded(machine, add)
 
-    def points_of(self, name: str) -> Batch:
+    def samples_of(self, name: str) -> Samples:
         """What a living agent learns from."""
         agent = self.machines[name].agent
         assert agent is not None
-        return agent.own.growth.points
+        return agent.own.growth.samples
 
     def check_budgets(self) -> None:
         """What every ledger says was charged fits the budget."""
+        accountant = ACCOUNTANTS["zcdp" if self.has_files else "gdp"]
         for machine in self.machines.values():
             events = [entry.event for entry in machine.disk.entries()]
-            spent = accountant_by_name("zcdp").epsilon(events, BUDGET.delta) if events else 0.0
-            if spent > BUDGET.epsilon:
+            spent = accountant.epsilon(events, BUDGET.delta) if events else 0.0
+            if spent > BUDGET.epsilon * ROUNDING:
                 raise Broken(f"{machine.name} has spent {spent} of {BUDGET.epsilon}")
 
     # Rosters

@@ -1,6 +1,7 @@
 """The gate: bounded sensitivity, noise, charge, and only then a release; nothing else comes out."""
 
 import dataclasses
+from typing import cast
 
 import numpy as np
 import pytest
@@ -582,5 +583,6 @@ def test_type_checkers_refuse_a_subclass_of_the_gate():
 def test_sizes_may_be_numbers_of_numpy(tmp_path):
     with Ledger.create(tmp_path, "anna") as ledger:
         gate = Gate(Plan.fitting(Budget(1.0, 1e-5), "gaussian", 1, on_grid=True), ledger, SecureNoise())
-        rows = Rows(lambda model: np.ones((4, 3)), 1.0, np.int64(4), np.int64(3))
+        samples, dimension = (cast(int, np.int64(size)) for size in (4, 3))
+        rows = Rows(lambda model: np.ones((4, 3)), 1.0, samples, dimension)
         assert gate.release(rows).vector.shape == (3,)

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+from typing import cast
 
 import numpy as np
 import pytest
@@ -195,4 +196,4 @@ def test_a_release_that_is_not_in_the_plan_has_no_event(number):
 
 
 def test_numbers_of_numpy_are_numbers():
-    assert Plan.fitting(BUDGET, "gaussian", np.int64(3)) == Plan.fitting(BUDGET, "gaussian", 3)
+    assert Plan.fitting(BUDGET, "gaussian", cast(int, np.int64(3))) == Plan.fitting(BUDGET, "gaussian", 3)

@@ -17,10 +17,10 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from annotated_types import Ge, Lt
-from numba import njit
 from numpy.typing import NDArray
 
 from flockwise.checks import Allowed, Delay, ShareBelowOne, check_fields
+from flockwise.code_cache import compiled
 from flockwise.errors import SimulationError
 from flockwise.randomness.clocks import (
     CHURN,
@@ -119,7 +119,7 @@ def _per_agent(times: Mapping[int, float], size: int, default: int) -> NDArray[n
     return table
 
 
-@njit
+@compiled()
 def slot_is_offline(table, seed, agent, slot):
     """Whether the agent is away for the whole of this slot."""
     if table.offline_threshold == 0:
@@ -127,7 +127,7 @@ def slot_is_offline(table, seed, agent, slot):
     return uniform_word(seed, agent, slot, CHURN, 0) < table.offline_threshold
 
 
-@njit
+@compiled()
 def is_online(table, seed, agent, time):
     """Whether the agent is there at this time."""
     if time < table.joins[agent] or time >= table.leaves[agent]:
@@ -135,7 +135,7 @@ def is_online(table, seed, agent, time):
     return not slot_is_offline(table, seed, agent, time // table.slot_length)
 
 
-@njit
+@compiled()
 def advance_clock(table, seed, agent, now, gap):
     """The time at which a clock that stands still while its agent is offline has gone on by `gap`."""
     time = max(now, table.joins[agent])
@@ -154,19 +154,19 @@ def advance_clock(table, seed, agent, now, gap):
     return time if time < table.leaves[agent] else NEVER
 
 
-@njit
+@compiled()
 def appearance(table, seed, agent):
     """When the agent is online for the first time, and sends the model that it starts from."""
     return advance_clock(table, seed, agent, 0, 0)
 
 
-@njit
+@compiled()
 def scheduled_tick(table, seed, agent, update, now):
     """When the agent does its update number `update`, if the one before was `now`."""
     return advance_clock(table, seed, agent, now, tick_gap(seed, agent, update))
 
 
-@njit
+@compiled()
 def travel_time(table, seed, sender, number, receiver):
     """How long this message is under way."""
     if not table.delay_is_random:
@@ -175,7 +175,7 @@ def travel_time(table, seed, sender, number, receiver):
     return (unit_mean >> HALF_UNIT_BITS) * (table.delay >> HALF_UNIT_BITS)
 
 
-@njit
+@compiled()
 def arrival(table, seed, sender, number, receiver, sent):
     """When this message arrives, or NEVER if it is lost or its receiver is away."""
     loss = table.loss_threshold
@@ -185,7 +185,7 @@ def arrival(table, seed, sender, number, receiver, sent):
     return time if is_online(table, seed, receiver, time) else NEVER
 
 
-@njit
+@compiled()
 def next_return(table, seed, agent, after, until):
     """The first time in (after, until] at which the agent comes (back) online, or NEVER."""
     if after >= until:
@@ -209,7 +209,7 @@ def next_return(table, seed, agent, after, until):
             return time
 
 
-@njit
+@compiled()
 def catches_up(table, seed, receiver, sender, after, until):
     """Whether the receiver returns in (after, until] while the sender is online to hand over its model."""
     time = next_return(table, seed, receiver, after, until)
@@ -220,7 +220,7 @@ def catches_up(table, seed, receiver, sender, after, until):
     return False
 
 
-@njit
+@compiled()
 def count_catch_ups(table, seed, ids, offsets, neighbors, after, until):
     """How many models are handed to agents that return in (after, until], by neighbors online then."""
     count = 0

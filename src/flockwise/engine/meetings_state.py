@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.engine.conditions import Conditions
 from flockwise.errors import SimulationError
 from flockwise.method.admm import COPY, OWN
@@ -63,7 +63,7 @@ def check_ideal(conditions: Conditions) -> None:
         )
 
 
-@njit
+@compiled()
 def first_ticks(seed: Any, ids: Any) -> Any:
     """When each agent wakes for the first time."""
     ticks = np.empty(ids.shape[0], np.int64)
@@ -72,7 +72,7 @@ def first_ticks(seed: Any, ids: Any) -> Any:
     return ticks
 
 
-@njit
+@compiled()
 def chosen_edge(seed: Any, number: Any, update: Any, offsets: Any, position: Any) -> Any:
     """The directed edge to the neighbor that agent `number` wakes at this update, or NOBODY if it has none.
 

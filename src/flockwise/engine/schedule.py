@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.engine.conditions import ConditionTable, scheduled_tick
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
 
-@njit
+@compiled()
 def count_ticks(table, seed, limit, ids, next_ticks, updates, until):
     """How many ticks come up to `until`."""
     count = 0
@@ -23,7 +23,7 @@ def count_ticks(table, seed, limit, ids, next_ticks, updates, until):
     return count
 
 
-@njit
+@compiled()
 def list_ticks(table, seed, limit, ids, next_ticks, updates, until, out):
     """The times of these ticks, agent after agent."""
     count = 0

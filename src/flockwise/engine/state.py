@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.engine.conditions import ConditionTable, scheduled_tick
 from flockwise.method.rules import Descent
 
@@ -69,7 +69,7 @@ def initial_state(descent: Descent, seed: int, table: ConditionTable) -> Descent
     return DescentState(descent.start.copy(), ticks, np.zeros(descent.n_agents, np.int64), None, tail_sums)
 
 
-@njit
+@compiled()
 def first_ticks(table, seed, ids):
     """When each agent wakes for the first time."""
     ticks = np.empty(ids.shape[0], np.int64)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.engine.conditions import ConditionTable, appearance, count_catch_ups
 from flockwise.method.rules import Descent
 
@@ -21,7 +21,7 @@ def vectors_sent(
     return total + count_catch_ups(table, np.uint64(seed), ids, edges.offsets, edges.neighbors, -1, until)
 
 
-@njit
+@compiled()
 def _have_appeared(table, seed, ids, until):
     appeared = np.empty(ids.shape[0], np.int64)
     for position in range(ids.shape[0]):

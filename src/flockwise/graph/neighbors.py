@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.errors import GraphError
 
 # Up to this many coordinates a k-d tree was faster than the matrix product, for 10 k and 50 k normal vectors.
@@ -97,7 +98,7 @@ def _blocks(n_rows: int, n_columns: int) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-@njit(cache=True)
+@njit
 def _insert(best: Floats, ids: Agents, score: float, index: int) -> None:
     """Insert into a list in falling order, after its equals, and drop the last."""
     place = len(best) - 1
@@ -107,7 +108,7 @@ def _insert(best: Floats, ids: Agents, score: float, index: int) -> None:
     best[place], ids[place] = score, index
 
 
-@njit(cache=True)
+@njit
 def _best(scores: Floats, own: int, best: Floats, ids: Agents) -> None:
     """The highest scores but the agent's own, the lower index first among equals."""
     best[:] = -np.inf
@@ -119,7 +120,7 @@ def _best(scores: Floats, own: int, best: Floats, ids: Agents) -> None:
             worst = best[last]
 
 
-@njit(cache=True)
+@njit
 def _nearest_candidates(
     scores: Floats, cutoff: float, own: int, points: Floats, best: Floats, ids: Agents
 ) -> None:
@@ -136,14 +137,14 @@ def _nearest_candidates(
                 _insert(best, ids, -square, index)
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def _best_of_block(scores: Floats, first: int, found: Agents) -> None:
     k = found.shape[1]
     for row in prange(len(scores)):
         _best(scores[row], first + row, np.empty(k), found[row])
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def _nearest_of_block(
     scores: Floats, slack: float, agents: NDArray[np.int64], points: Floats, found: Agents
 ) -> None:

@@ -11,8 +11,9 @@ after someone edits the loss.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from flockwise.code_cache import compiled
 from flockwise.objective.compiled import sample_slopes, sample_value
 
 # Lets the compiler add in several lanes. Nothing here is clipped or compared, so no guard is lost.
@@ -22,7 +23,7 @@ FREE_ORDER = {"reassoc", "contract", "nsz"}
 _DIFFERENCE_STEP = 1e-5
 
 
-@njit(fastmath=FREE_ORDER, cache=True)
+@compiled(fastmath=FREE_ORDER)
 def dot(left, right):
     total = 0.0
     for j in range(left.shape[0]):
@@ -30,7 +31,7 @@ def dot(left, right):
     return total
 
 
-@njit(fastmath=FREE_ORDER, cache=True)
+@compiled(fastmath=FREE_ORDER)
 def add_scaled(factor, source, target):
     for j in range(source.shape[0]):
         target[j] += factor * source[j]
@@ -39,13 +40,13 @@ def add_scaled(factor, source, target):
 # One agent. `features` and `targets` are its own samples; `model` has shape (outputs, features).
 
 
-@njit(cache=True)
+@compiled()
 def score_sample(row, model, scores):
     for k in range(model.shape[0]):
         scores[k] = dot(row, model[k])
 
 
-@njit
+@compiled()
 def mean_loss(loss, features, targets, model):
     """The data term of Eq. (1); 0 without samples."""
     scores = np.empty(model.shape[0])
@@ -56,7 +57,7 @@ def mean_loss(loss, features, targets, model):
     return total / max(targets.shape[0], 1)
 
 
-@njit
+@compiled()
 def mean_loss_gradient(loss, features, targets, model, out):
     scores = np.empty(model.shape[0])
     slopes = np.empty(model.shape[0])
@@ -69,7 +70,7 @@ def mean_loss_gradient(loss, features, targets, model, out):
             add_scaled(share * slopes[k], features[row], out[k])
 
 
-@njit
+@compiled()
 def sample_curvatures(loss, features, targets, model, out):
     """Second derivatives of φ in the scores, (outputs, outputs) per sample, by central differences.
 
@@ -99,7 +100,7 @@ def sample_curvatures(loss, features, targets, model, out):
                 out[row, other, k] = mean
 
 
-@njit(cache=True)
+@compiled()
 def mean_hessian_product(features, curvatures, direction, out):
     outputs = direction.shape[0]
     scores = np.empty(outputs)
@@ -111,7 +112,7 @@ def mean_hessian_product(features, curvatures, direction, out):
             add_scaled(share * dot(curvatures[row, k], scores), features[row], out[k])
 
 
-@njit(cache=True)
+@compiled()
 def mean_hessian_diagonal(features, curvatures, out):
     out[:] = 0.0
     share = 1.0 / max(curvatures.shape[0], 1)
@@ -126,12 +127,12 @@ def mean_hessian_diagonal(features, curvatures, out):
 # only. `models` has shape (agents, outputs, features).
 
 
-@njit(cache=True)
+@compiled()
 def rows_of(k, starts, places):
     return slice(starts[k], starts[k] + places[k + 1] - places[k])
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def all_scores(features, starts, places, models):
     """The scores of every sample under its agent's model, shape (samples, outputs)."""
     out = np.empty((places[-1], models.shape[1]))
@@ -142,7 +143,7 @@ def all_scores(features, starts, places, models):
     return out
 
 
-@njit(parallel=True)
+@compiled(parallel=True)
 def mean_losses(loss, features, targets, starts, places, models):
     out = np.empty(models.shape[0])
     for k in prange(models.shape[0]):
@@ -151,7 +152,7 @@ def mean_losses(loss, features, targets, starts, places, models):
     return out
 
 
-@njit(parallel=True)
+@compiled(parallel=True)
 def mean_loss_gradients(loss, features, targets, starts, places, models):
     out = np.empty(models.shape)
     for k in prange(models.shape[0]):
@@ -160,7 +161,7 @@ def mean_loss_gradients(loss, features, targets, starts, places, models):
     return out
 
 
-@njit(parallel=True)
+@compiled(parallel=True)
 def all_curvatures(loss, features, targets, starts, places, models):
     outputs = models.shape[1]
     out = np.empty((places[-1], outputs, outputs))
@@ -171,7 +172,7 @@ def all_curvatures(loss, features, targets, starts, places, models):
     return out
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def mean_hessian_products(features, starts, places, curvatures, directions):
     out = np.empty(directions.shape)
     for k in prange(directions.shape[0]):
@@ -180,7 +181,7 @@ def mean_hessian_products(features, starts, places, curvatures, directions):
     return out
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def mean_hessian_diagonals(features, starts, places, curvatures):
     out = np.empty((starts.shape[0], curvatures.shape[1], features.shape[1]))
     for k in prange(starts.shape[0]):
@@ -189,7 +190,7 @@ def mean_hessian_diagonals(features, starts, places, curvatures):
     return out
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def neighbor_sums(offsets, neighbors, weights, models):
     """Σ_j W_ij Θ_j for every agent; `models` has shape (agents, dimension)."""
     out = np.zeros(models.shape)
@@ -199,7 +200,7 @@ def neighbor_sums(offsets, neighbors, weights, models):
     return out
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def disagreements(offsets, neighbors, weights, models):
     """Σ_j W_ij ‖Θ_i − Θ_j‖² for every agent, from differences, so that nothing cancels."""
     out = np.zeros(models.shape[0])

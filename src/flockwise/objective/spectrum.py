@@ -12,10 +12,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
+from flockwise.code_cache import compiled
 from flockwise.objective.passes import add_scaled, dot
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def largest_gram_eigenvalues(features, offsets):
     """λ_max(XᵀX/m) of every agent's rows; 0 without samples."""
     out = np.zeros(offsets.shape[0] - 1)
@@ -26,14 +27,14 @@ def largest_gram_eigenvalues(features, offsets):
     return out
 
 
-@njit(cache=True)
+@compiled()
 def largest_eigenvalue(matrix):
     """Of a symmetric positive semi-definite matrix, given by its lower triangle, which is overwritten."""
     diagonal, below = _tridiagonal(matrix)
     return _upper_end(diagonal, below)
 
 
-@njit(cache=True)
+@njit
 def _smaller_gram(rows):
     """The lower triangle of XᵀX or XXᵀ, whichever is smaller: they share their largest eigenvalue."""
     n_rows, n_columns = rows.shape
@@ -50,7 +51,7 @@ def _smaller_gram(rows):
     return gram
 
 
-@njit(cache=True)
+@njit
 def _tridiagonal(matrix):
     """Householder's reduction from the last row up; below[k] couples k − 1 and k."""
     size = matrix.shape[0]
@@ -71,7 +72,7 @@ def _tridiagonal(matrix):
     return diagonal, below
 
 
-@njit(cache=True)
+@njit
 def _reflect(matrix, mirror, work):
     """A ← HAH with H = I − βvvᵀ, β = 2/vᵀv, on the lower triangle."""
     scale = 2.0 / dot(mirror, mirror)
@@ -88,7 +89,7 @@ def _reflect(matrix, mirror, work):
         add_scaled(-work[k], mirror[: k + 1], row)
 
 
-@njit(cache=True)
+@njit
 def _upper_end(diagonal, below):
     """The upper end of a bracket around the largest eigenvalue, bisected to the last bit."""
     size = diagonal.shape[0]
@@ -109,7 +110,7 @@ def _upper_end(diagonal, below):
             lower = middle
 
 
-@njit(cache=True)
+@njit
 def _exceeds_all(diagonal, below, shift):
     """Whether shift·I − T is positive definite: all pivots of its factorisation are positive."""
     pivot = shift - diagonal[0]

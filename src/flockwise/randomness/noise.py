@@ -18,6 +18,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload, register_jitable
 
+from flockwise.code_cache import compiled
 from flockwise.randomness.clocks import BLOCK_SHIFT, NOISE
 from flockwise.randomness.philox import philox
 
@@ -208,7 +209,7 @@ def _compile_draw(sampler, seed, agent, number, size, out):
     return compiled
 
 
-@njit
+@compiled()
 def _fill(sampler, seed, agent, number, size, out):
     draw_noise(sampler, seed, agent, number, size, out)
 

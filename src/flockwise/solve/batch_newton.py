@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.objective.local_batch import LocalHessians
 from flockwise.objective.passes import (
     add_scaled,
@@ -45,7 +46,7 @@ def newton_directions_of(
     ).reshape(gradients.shape)
 
 
-@njit(parallel=True, cache=True)
+@compiled(parallel=True)
 def newton_directions(features, starts, places, curvatures, penalties, gradients, goals):
     """Solves (∇²ℒ_k) direction_k = −gradient_k until the residual's norm is at most goals[k]."""
     out = np.empty(gradients.shape)
@@ -56,7 +57,7 @@ def newton_directions(features, starts, places, curvatures, penalties, gradients
     return out
 
 
-@njit(cache=True)
+@njit
 def _newton_direction(features, curvatures, penalty, gradient, goal, direction):
     ridge, scales = _preconditioner(features, curvatures, penalty, gradient.shape)
     direction[:] = 0.0
@@ -80,7 +81,7 @@ def _newton_direction(features, curvatures, penalty, gradient, goal, direction):
         _add(-1.0, gradient, direction)
 
 
-@njit(cache=True)
+@njit
 def _preconditioner(features, curvatures, penalty, shape):
     """What is added to the Hessian's diagonal, and the diagonal then."""
     scales = np.ones(shape)
@@ -94,7 +95,7 @@ def _preconditioner(features, curvatures, penalty, shape):
     return 2.0 * penalty, scales
 
 
-@njit(cache=True)
+@njit
 def _largest_mean_square(features):
     largest = 0.0
     for j in range(features.shape[1]):
@@ -102,7 +103,7 @@ def _largest_mean_square(features):
     return largest
 
 
-@njit(cache=True)
+@njit
 def _search_along(residual, scales, previous, search):
     """The next conjugate direction, in place, and the progress residualᵀ(residual/scales) behind it."""
     progress = 0.0
@@ -115,13 +116,13 @@ def _search_along(residual, scales, previous, search):
     return progress
 
 
-@njit(cache=True)
+@njit
 def _add(factor, source, target):
     for k in range(source.shape[0]):
         add_scaled(factor, source[k], target[k])
 
 
-@njit(cache=True)
+@njit
 def _inner(left, right):
     total = 0.0
     for k in range(left.shape[0]):
@@ -129,6 +130,6 @@ def _inner(left, right):
     return total
 
 
-@njit(cache=True)
+@njit
 def _norm(vector):
     return math.sqrt(_inner(vector, vector))

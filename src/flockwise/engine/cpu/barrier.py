@@ -6,23 +6,21 @@ one costs less than one update when all threads run, and gives the processor awa
 
 from __future__ import annotations
 
-import ctypes
 import sys
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core.typing import signature
 from numba.extending import intrinsic
 
 SPINS_BEFORE_YIELDING = 2000
 ARRIVED, GENERATION = 0, 8  # in the barrier's array, a cache line apart
 BARRIER_SIZE = 16
 
-if sys.platform == "win32":
-    give_way = ctypes.windll.kernel32.SwitchToThread
-else:
-    give_way = ctypes.CDLL(None).sched_yield
-give_way.argtypes = ()
-give_way.restype = ctypes.c_int
+# By its name, not its address: code with an address in it cannot be kept on disk.
+give_way = types.ExternalFunction(
+    "SwitchToThread" if sys.platform == "win32" else "sched_yield", signature(types.int32)
+)
 
 
 @intrinsic

@@ -17,6 +17,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.engine.conditions import ConditionTable, appearance, arrival, catches_up, scheduled_tick
 from flockwise.engine.cpu.kernels import copy_into
 from flockwise.engine.cpu.links import exchange, gather, has_room
@@ -94,7 +95,7 @@ def send(mail, edge, time, number, model, receiver_tick):
         post(mail, edge, time, number, model)
 
 
-@njit
+@compiled()
 def send_start(mail, network, clocks, models, start_is_public):
     """Message 0: the model that each agent starts from, known without a message if it is public."""
     for agent in range(models.shape[0]):

@@ -15,6 +15,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.engine.cpu.kernels import REORDER, Ahead, DataTerm, add_local_gradient
 from flockwise.engine.cpu.sweeps import Network, fire, fires_again, may_fire, ticks_before
 from flockwise.engine.meetings_state import NOBODY, MeetingsState, chosen_edge
@@ -41,7 +42,7 @@ class MeetingsRule(NamedTuple):
     state: MeetingsState
 
 
-@njit
+@compiled()
 def draw_edges(rule, clocks):
     """Everyone's choice for its next tick."""
     for agent in range(clocks.updates.shape[0]):

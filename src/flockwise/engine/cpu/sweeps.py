@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
+from flockwise.code_cache import compiled
 from flockwise.engine.cpu.barrier import BARRIER_SIZE, atomic_add, wait_for_all
 from flockwise.engine.cpu.kernels import ROWS_AT_ONCE
 from flockwise.errors import SimulationError
@@ -192,7 +193,7 @@ def fire_shared(part, until, rule, clocks, work):
 
 # No reference counts, here and in all that is called from here: each array view would change a counter
 # that all threads share, some eighty times an update. The caller keeps the arrays alive.
-@njit(nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
+@compiled(nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
 def sweep_part(part, max_sweeps, until, rule, clocks, work):
     """What one thread does; all threads see the same total, so all leave after the same sweep."""
     parts = work.ready_counts.shape[0]

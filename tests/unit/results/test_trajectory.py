@@ -25,7 +25,7 @@ from flockwise import (
     simulate,
 )
 from flockwise.errors import DataError, FlockwiseError
-from flockwise.privacy.origin import Origin
+from flockwise.privacy.tracked import origin_of
 
 FEATURES = ["age", "height", "weight"]
 AGENTS = ["ann", "bob", "cy"]
@@ -164,7 +164,7 @@ class TestOwnAndReleasedModels:
         private_run.save(tmp_path / "run.npz")
         again = Trajectory.load(tmp_path / "run.npz")
         assert np.array_equal(again.models, private_run.models)
-        assert np.array_equal(again.own_models, private_run.own_models)
+        assert np.array_equal(np.asarray(again.own_models), np.asarray(private_run.own_models))
         assert again.guarantee == private_run.guarantee
         assert list(again.feature_names) == FEATURES
         frame = table(1)[[*FEATURES, "who"]]
@@ -177,10 +177,11 @@ class TestOwnAndReleasedModels:
     def test_models_still_know_where_they_came_from_when_they_are_loaded(self, private_run, tmp_path):
         private_run.save(tmp_path / "run.npz")
         again = Trajectory.load(tmp_path / "run.npz")
-        assert again.own_models.origin == private_run.own_models.origin
-        assert again.own_models.origin.status == "private"
-        assert again.models.origin == private_run.models.origin
-        assert isinstance(again.models.origin, Origin)
+        for name, status in (("own_models", "private"), ("models", "released")):
+            origin = origin_of(getattr(again, name))
+            assert origin is not None
+            assert origin == origin_of(getattr(private_run, name))
+            assert origin.status == status
 
 
 class TestNamesOfCoefficients:

@@ -22,11 +22,13 @@ import numpy as np
 
 from benchmarks.engine import ONE_THREAD, ROOT
 from benchmarks.network_host import DONE, READY, WINDOW, latencies, read_report
+from flockwise.data import Samples
 from flockwise.errors import FlockwiseError
 from flockwise.graph import random_graph
 from flockwise.net.folder import OwnBudget
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import Member, create_network, free_addresses, host_together
-from flockwise.net.task import Task
+from flockwise.objective import Objective
 
 SEED = 0
 N_SAMPLES = 20
@@ -75,16 +77,18 @@ def run(
 
 
 def _make(folder: Path, agents: int, degree: int, dimension: int, rate: float, private: bool) -> None:
-    """What `flockwise network init` does, on random points."""
+    """What `flockwise network init` does, on random samples."""
     random = np.random.default_rng(SEED)
     members = []
     for i, address in enumerate(free_addresses("127.0.0.1", agents)):
         features = random.uniform(-1, 1, (N_SAMPLES, dimension)) / np.sqrt(dimension)
         targets = np.where(features[:, 0] > 0, 1.0, -1.0)
-        members.append(Member(f"agent{i:05d}", features, targets, BUDGET if private else None, address))
-    task = Task("logistic", 0.1, N_SAMPLES, "dp" if private else "none", feature_bound=1.0, l2=0.01)
+        samples = Samples(features, targets)
+        members.append(Member(f"agent{i:05d}", samples, BUDGET if private else None, address))
+    objective = Objective(tradeoff=0.1, l2=0.01, max_samples=N_SAMPLES, feature_bound=1.0)
+    settings = NetworkSettings(objective, "dp" if private else "none")
     graph = random_graph(agents, degree, SEED)
-    create_network(folder, "benchmark", members, graph, task, dimension=dimension, tick_rate=rate)
+    create_network(folder, "benchmark", members, graph, settings, dimension=dimension, tick_rate=rate)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from tests.network.signers import BOUND, WEIGHT, Signer, counts, intake_of
 
 from flockwise.agent import Agent
 from flockwise.net.wire import FRAME, Greeting, ModelBody, Repeat, Signed, greet, limit, say_again
+from flockwise.objective import LocalUpdate
 from flockwise.privacy.messages import HEADER, MAGIC, encode
 
 DIMENSION = 4
@@ -252,9 +253,8 @@ class Campaign:
         self._hostile = Hostile(self._source, self._honest)
         self._intake = intake_of(ME, NEIGHBORS, DIMENSION)
         weights: dict[Hashable, float] = dict.fromkeys(self._honest, WEIGHT)
-        self._agent = Agent(
-            "me", Silent(), np.zeros(DIMENSION), weights, step_size=0.1, pull=1.0, clock=Silent()
-        )
+        local = LocalUpdate(Silent(), step_size=0.1, pull=1.0)
+        self._agent = Agent("me", local, np.zeros(DIMENSION), weights, Silent())
         self._expected = dict.fromkeys(self._honest, (-1, None))  # name → number and model held
         self._own = ME.model(3, vector(self._source))
         self._counted = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sqlite3
 import subprocess
@@ -17,25 +18,25 @@ from typing import Any
 import numpy as np
 from tests.network.world import FolderWorld, make_folders, name_of
 
-from flockwise.data import Population
+from flockwise.data import Population, Samples
 from flockwise.graph import SimilarityGraph
-from flockwise.method.private_updates import tail_start
-from flockwise.net.folder import OwnBudget, write_points
+from flockwise.method.rules import tail_start
+from flockwise.net.folder import OwnBudget, write_samples
 from flockwise.net.node import WRITING_GAP
-from flockwise.net.outbox import last_word
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import AGENTS_FOLDER
-from flockwise.net.task import Task
 from flockwise.net.time import SECOND
 from flockwise.net.wire import ModelBody, open_signed
-from flockwise.objective import CollaborativeObjective, Logistic, Problem, solve_optimum
-from flockwise.privacy.accounting import accountant_by_name
+from flockwise.objective import CollaborativeObjective, Objective, Problem
+from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.messages import decode, encode
+from flockwise.solve import solve_optimum
 
 DIMENSION = 4
 SAMPLES = 8
 TRADEOFF = 1.0
-FEATURE_BOUND = 2.0  # no point of [−1, 1]⁴ is longer
+FEATURE_BOUND = 2.0  # no sample of [−1, 1]⁴ is longer
 # (Q − Q*)/Q* of a network that has converged; a stale model of one agent leaves a hundred times as much.
 TOLERANCE = 1e-6
 STALE = 100 * TOLERANCE
@@ -57,7 +58,7 @@ def wait_for(condition, seconds: float = 90.0, what: str = "as expected", *, pau
 
 
 class RealNetwork:
-    """A network on disk with the points of all its agents at hand; a ring unless a graph is given."""
+    """A network on disk with the samples of all its agents at hand; a ring unless a graph is given."""
 
     def __init__(
         self,
@@ -72,18 +73,16 @@ class RealNetwork:
         self.folder = folder
         self.budget = budget
         self.names = [name_of(i) for i in range(len(addresses))]
-        self.points = {name: drawn_points(i) for i, name in enumerate(self.names)}
+        self.samples = {name: drawn_samples(i) for i, name in enumerate(self.names)}
         self.graph = ring(len(addresses)) if graph is None else graph
-        task = Task(
-            "logistic",
-            TRADEOFF,
-            SAMPLES,
-            "none" if budget is None else "dp",
+        objective = Objective(
+            tradeoff=TRADEOFF,
+            max_samples=SAMPLES,
             feature_bound=None if budget is None else FEATURE_BOUND,
-            updates=updates,
         )
-        points = list(self.points.values())
-        make_folders(folder, task, self.graph, points, budget, tick_rate=tick_rate, addresses=addresses)
+        settings = NetworkSettings(objective, "none" if budget is None else "dp", updates)
+        samples = list(self.samples.values())
+        make_folders(folder, settings, self.graph, samples, budget, tick_rate=tick_rate, addresses=addresses)
 
     def path(self, name: str) -> Path:
         return self.folder / AGENTS_FOLDER / name
@@ -91,24 +90,22 @@ class RealNetwork:
     def neighbors(self, name: str) -> list[str]:
         return [self.names[j] for j in self.graph.neighbors_of(self.names.index(name))[0]]
 
-    def give_other_points(self, name: str) -> None:
+    def give_other_samples(self, name: str) -> None:
         """In place of those that it had, as of its next start: the network has another solution then."""
-        features, targets = self.points[name]
-        self.points[name] = (features, -targets)
-        write_points(self.path(name) / "data.npz", *self.points[name])
+        features, targets = self.samples[name]
+        self.samples[name] = Samples(features, -targets)
+        write_samples(self.path(name) / "data.npz", self.samples[name])
         self.__dict__.pop("solution", None)
 
     @cached_property
     def solution(self) -> tuple[CollaborativeObjective, float]:
         """Eq. (2) and its minimum."""
-        features, targets = (np.concatenate(parts) for parts in zip(*self.points.values(), strict=True))
+        features, targets = (np.concatenate(parts) for parts in zip(*self.samples.values(), strict=True))
         offsets = np.arange(len(self.names) + 1) * SAMPLES
         problem = Problem(
             Population.packed(features, targets, offsets),
             self.graph,
-            Logistic(),
-            tradeoff=TRADEOFF,
-            max_samples=SAMPLES,
+            Objective(tradeoff=TRADEOFF, max_samples=SAMPLES),
         )
         return CollaborativeObjective(problem), solve_optimum(problem).value
 
@@ -140,7 +137,7 @@ class RealNetwork:
     def hear_on(self, names: Sequence[str], since: Mapping[tuple[str, str], int]) -> bool:
         """Whether by now each of these has a later message from each of the others than it had."""
         now = self.heard(names)
-        return now.keys() >= since.keys() and all(now[tie] > number for tie, number in since.items())
+        return now.keys() >= since.keys() and all(now[edge] > number for edge, number in since.items())
 
     def status(self, name: str) -> dict[str, Any]:
         """As its process wrote it last, with the time."""
@@ -204,7 +201,7 @@ class RealNetwork:
                 spent[name] = len(events)
                 assert len(events) <= limit.updates
                 if events:
-                    cost = accountant_by_name("zcdp").epsilon(events, limit.delta)
+                    cost = ACCOUNTANTS["zcdp"].epsilon(events, limit.delta)
                     assert cost <= limit.epsilon
                 for neighbor in self.neighbors(name):
                     held = self.held_by(neighbor).get(name)
@@ -212,16 +209,17 @@ class RealNetwork:
         return spent
 
 
-def drawn_points(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points of one agent, with labels by a line that turns from agent to agent."""
+def drawn_samples(seed: int) -> Samples:
+    """Samples of one agent, with labels by a line that turns from agent to agent."""
     chance = np.random.default_rng(seed)
     features = chance.uniform(-1, 1, (SAMPLES, DIMENSION))
     angle = 0.8 * np.sin(seed)
-    return features, np.where(features[:, 0] * np.cos(angle) + features[:, 1] * np.sin(angle) > 0, 1.0, -1.0)
+    side = features[:, 0] * np.cos(angle) + features[:, 1] * np.sin(angle)
+    return Samples(features, np.where(side > 0, 1.0, -1.0))
 
 
 def ring(n_agents: int, reach: int = 1) -> SimilarityGraph:
-    """Each is tied to the next `reach`."""
+    """Each is a neighbor of the next `reach`."""
     agents = np.arange(n_agents)
     edges = [np.column_stack([agents, (agents + hop) % n_agents]) for hop in range(1, reach + 1)]
     pairs = np.unique(np.sort(np.concatenate(edges), axis=1), axis=0)
@@ -240,8 +238,12 @@ def is_in(ledger: Ledger, held: ModelBody, updates: int) -> bool:
         return held.payload == encode(0, np.zeros(DIMENSION))
     if held.number <= ledger.consumed:
         return held.payload == ledger.entries[held.number - 1].payload
-    is_last_word = held.number == updates + 1 and ledger.consumed == updates
-    return is_last_word and held.payload == last_word(ledger, tail_start(updates))
+    if held.number != updates + 1 or ledger.consumed != updates:
+        return False
+    payloads = [entry.payload for entry in ledger.entries[tail_start(updates) :]]
+    released = [decode(payload)[1] for payload in payloads if payload is not None]
+    mean = [math.fsum(values) / len(released) for values in zip(*released, strict=True)]
+    return held.payload == encode(held.number, np.array(mean))
 
 
 class Processes:

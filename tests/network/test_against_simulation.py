@@ -18,8 +18,9 @@ from flockwise.config import Config, Experiment, build
 from flockwise.engine import simulate
 from flockwise.net.store import FileStore
 from flockwise.net.wire import open_signed
-from flockwise.objective import CollaborativeObjective, solve_optimum
+from flockwise.objective import CollaborativeObjective
 from flockwise.results.metrics import agent_metrics
+from flockwise.solve import solve_optimum
 
 pytestmark = pytest.mark.network
 
@@ -120,7 +121,7 @@ def own_models_in(folder: Path) -> np.ndarray:
 
 
 def test_private_agents_keep_their_budgets_and_learn_as_well_as_in_the_simulator(tmp_path):
-    """The mean accuracy of own models, on test points, is within 3 standard deviations of simulated runs.
+    """The mean accuracy of own models, on test samples, is within 3 standard deviations of simulated runs.
 
     By chance it is not, and not the second time either, about once in 100,000 runs.
     """

@@ -26,7 +26,7 @@ from tests.network.processes import (
 from flockwise.net.folder import OwnBudget
 from flockwise.net.setup import free_addresses
 from flockwise.net.zenoh_settings import LEASE_MS
-from flockwise.privacy.ledger_file import read_statement
+from flockwise.privacy.ledger import read_statement
 
 pytestmark = pytest.mark.network
 
@@ -87,7 +87,7 @@ def test_a_hung_agent_is_given_up_and_taken_back(tmp_path):
         began = time.monotonic()
         # A neighbor that starts meanwhile finds nobody at home behind a door that opens.
         agents.stop("agent1")
-        network.give_other_points("agent1")
+        network.give_other_samples("agent1")
         agents.start("agent1")
         wait_for(
             lambda: [network.status(name)["neighbors_up"] for name in awake] == [2, 1, 1, 2, 2],

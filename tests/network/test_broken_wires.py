@@ -45,7 +45,7 @@ def test_halves_that_cannot_reach_each_other_learn_on_and_agree_afterwards(tmp_p
         began = time.monotonic()
         # At the edge of one half, so that the other would have to know.
         agents.stop("agent0")
-        network.give_other_points("agent0")
+        network.give_other_samples("agent0")
         agents.start("agent0")
         wait_for(lambda: only_own_half_is_up(network, left, right), SECONDS_TO_NOTICE, "they notice")
         wait_for(lambda: not any(pair.status(n)["neighbors_up"] for n in pair.names), 10, "the pair, too")
@@ -89,7 +89,7 @@ def test_a_slow_network_that_loses_packets_only_slows_learning_down(tmp_path, wi
         wait_for(network.all_meet, 90, "all meet")
         wait_for(lambda: network.gap() <= TOLERANCE, 60, "all converge")
         agents.stop("agent0")
-        network.give_other_points("agent0")
+        network.give_other_samples("agent0")
         agents.start("agent0")
         assert network.gap() > STALE
         wait_for(lambda: network.gap() <= TOLERANCE, 60, "all converge on what is new")

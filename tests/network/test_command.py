@@ -15,7 +15,7 @@ from tests.network.processes import command, wait_for
 
 from flockwise.net.overview import agents_in
 from flockwise.net.setup import free_addresses
-from flockwise.privacy.ledger_file import read_statement
+from flockwise.privacy.ledger import read_statement
 
 pytestmark = pytest.mark.network
 

@@ -1,4 +1,4 @@
-"""An agent's own side: the model that it keeps to itself, its last word, its points, programs around it."""
+"""An agent's own side: the model that it keeps to itself, its last word, its samples, programs around it."""
 
 from __future__ import annotations
 
@@ -12,33 +12,31 @@ from tests.network.signers import NETWORK, Signer
 from tests.network.world import (
     FolderWorld,
     MemoryWorld,
-    complete_graph,
     make_folders,
     named,
     poisson_by,
     samples_of,
-    task_of,
+    settings_of,
 )
 
 from flockwise.agent.agent import Neighbor
-from flockwise.data import Population
+from flockwise.data import Population, Samples
 from flockwise.engine import simulate
 from flockwise.errors import DataError, NetworkError, PrivacyError
-from flockwise.graph import SimilarityGraph
+from flockwise.graph import SimilarityGraph, complete_graph
 from flockwise.method import CoordinateDescent, PrivateUpdates
-from flockwise.method.private import PublicModels
-from flockwise.net.folder import AgentFolder, OwnBudget, write_points
-from flockwise.net.growth import Meter
-from flockwise.net.own import finished_model, message_noise_variance, plan_of
+from flockwise.method.start import PublicModels
+from flockwise.net.folder import AgentFolder, OwnBudget, write_samples
+from flockwise.net.own_model import finished_model, message_noise_variance, problem_of_one
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import Sent
-from flockwise.net.task import Task
 from flockwise.net.testing import SimulatedNoise, define_agents
 from flockwise.net.wire import open_signed
-from flockwise.objective import Logistic, Problem
+from flockwise.objective import Objective, Problem
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.messages import decode
+from flockwise.privacy.tracked import OWN, origin_of
 from flockwise.results.metrics import agent_metrics
-from flockwise.results.own import OwnModels
 
 BUDGET = Budget(2.0, 1e-3)
 UPDATES = 6
@@ -47,7 +45,7 @@ CLIP = 1.0
 
 
 def separable(seed, n_agents=12, dimension=3, test_samples=200):
-    """Agents with as many points each whose true separators turn slowly along a ring: train and test."""
+    """Agents with as many samples each whose true separators turn slowly along a ring: train and test."""
     chance = np.random.default_rng(seed)
     angles = 0.4 * np.sin(2 * np.pi * np.arange(n_agents) / n_agents)
     truth = np.zeros((n_agents, dimension))
@@ -63,32 +61,37 @@ def separable(seed, n_agents=12, dimension=3, test_samples=200):
     edges = np.concatenate([np.column_stack([agents, (agents + hop) % n_agents]) for hop in (1, 2)])
     graph = SimilarityGraph.from_edges(n_agents, edges, np.tile([1.0, 0.5], n_agents).reshape(2, -1).ravel())
     train = drawn(SAMPLES)
-    problem = Problem(
-        train, graph, Logistic(), tradeoff=2.0, max_samples=SAMPLES, smoothness="public", feature_bound=1.0
-    )
+    problem = Problem(train, graph, Objective(tradeoff=2.0, max_samples=SAMPLES, feature_bound=1.0))
     return problem, drawn(test_samples)
 
 
 def problem_of(problem, agent):
     """Of one agent, as it sees it."""
-    task = task_of(problem, "dp", feature_bound=problem.feature_bound)
-    return task.learning().problem(*problem.population.samples(agent))
+    return problem_of_one(problem.objective, problem.population.samples(agent))
+
+
+OWN_BUDGET = OwnBudget(epsilon=BUDGET.epsilon, delta=BUDGET.delta, updates=UPDATES, clip=CLIP)
 
 
 def private_descent():
-    """With the accountant of real agents, so that both have the same noise."""
-    return CoordinateDescent(privacy=PrivateUpdates(BUDGET, UPDATES, CLIP, accountant="zcdp"))
+    """With the plan of real agents, so both have the same noise."""
+    return CoordinateDescent(privacy=PrivateUpdates(BUDGET, UPDATES, CLIP))
+
+
+def noise_stds(samples=SAMPLES):
+    """Of the noise in one coordinate of each release of an agent with so many samples."""
+    plan = OWN_BUDGET.plan(on_grid=False)
+    events = [plan.event(number, 2 * CLIP / samples, 3) for number in range(1, UPDATES + 1)]
+    return np.array([event.noise_std for event in events])
 
 
 class Peers(MemoryWorld):
     """Private agents on a network in memory, all from one seed."""
 
     def __init__(self, problem, seed):
-        budget = OwnBudget(epsilon=BUDGET.epsilon, delta=BUDGET.delta, updates=UPDATES, clip=CLIP)
-        task = task_of(problem, "dp", feature_bound=problem.feature_bound)
-        points = named(samples_of(problem))
+        settings, samples = settings_of(problem, "dp"), named(samples_of(problem))
         super().__init__(
-            define_agents(task, problem.graph, points, budget, network=NETWORK),
+            define_agents(settings, problem.neighbors, samples, OWN_BUDGET, network=NETWORK),
             noise=lambda number: SimulatedNoise(seed, number),
             make_clock=poisson_by(random.Random(seed)),
         )
@@ -98,17 +101,17 @@ class Peers(MemoryWorld):
 
 
 def test_an_agent_finishes_as_it_does_in_the_simulator():
-    """Where all have as many points, everyone's noise is like one's own, and both are the same formula."""
+    """Where all have as many samples, everyone's noise is like one's own, and both are the same formula."""
     problem, _ = separable(0)
     models = np.random.default_rng(1).normal(size=(problem.n_agents, problem.dimension))
-    expected = private_descent().finish(problem, models)
-    assert expected is not None
-    meter = Meter(BUDGET, UPDATES, CLIP)
+    finish = private_descent().prepare(problem, 0).finish
+    assert finish is not None
+    expected = finish(models, None)
     for i in (0, 5):
-        others, weights = problem.graph.neighbors_of(i)
+        others, weights = problem.neighbors.neighbors_of(i)
         neighbors = [Neighbor(w, UPDATES + 1, models[j]) for j, w in zip(others, weights, strict=True)]
         alone = problem_of(problem, i)
-        own = finished_model(alone, neighbors, plan_of(meter, SAMPLES))
+        own = finished_model(alone, neighbors, noise_stds())
         np.testing.assert_allclose(own, expected[i], rtol=0, atol=1e-5)
 
 
@@ -117,10 +120,10 @@ def test_neighbors_that_released_nothing_have_no_part_in_an_own_model():
     alone = problem_of(problem, 0)
     told = Neighbor(1.0, 3, np.ones(3))
     silent = [Neighbor(5.0), Neighbor(5.0, 0, np.zeros(3))]
-    plan = plan_of(Meter(BUDGET, UPDATES, CLIP), SAMPLES)
-    with_silent = finished_model(alone, [told, *silent], plan)
-    np.testing.assert_array_equal(with_silent, finished_model(alone, [told], plan))
-    lonely = finished_model(alone, silent, plan)
+    stds = noise_stds()
+    with_silent = finished_model(alone, [told, *silent], stds)
+    np.testing.assert_array_equal(with_silent, finished_model(alone, [told], stds))
+    lonely = finished_model(alone, silent, stds)
     assert np.isfinite(lonely).all()
     assert not np.allclose(lonely, with_silent)
 
@@ -129,18 +132,18 @@ def test_noise_in_a_message_is_what_the_updates_leave_of_it():
     """Against the updates themselves, done to 40 000 coordinates; the error of a variance is about 0.7 %."""
     problem, _ = separable(0)
     alone = problem_of(problem, 0)
-    plan = plan_of(Meter(BUDGET, UPDATES, CLIP), SAMPLES)
+    stds = noise_stds()
     step_size, pull, chance = alone.step_sizes[0], alone.pulls[0], np.random.default_rng(2)
     released, noise = [], np.zeros(40_000)
-    for std in plan.noise_stds()[0]:
+    for std in stds:
         noise = (1 - step_size) * noise - step_size * pull * chance.normal(0, std, len(noise))
         released.append(noise)
     for number in range(1, UPDATES + 1):
-        variance = message_noise_variance(alone, plan, number)
+        variance = message_noise_variance(alone, stds, number)
         assert variance == pytest.approx(released[number - 1].var(), rel=0.04)
     tail = np.mean(released[UPDATES // 2 :], axis=0)
-    assert message_noise_variance(alone, plan, UPDATES + 1) == pytest.approx(tail.var(), rel=0.04)
-    assert message_noise_variance(alone, plan, 0) == 0
+    assert message_noise_variance(alone, stds, UPDATES + 1) == pytest.approx(tail.var(), rel=0.04)
+    assert message_noise_variance(alone, stds, 0) == 0
 
 
 # The last word
@@ -158,7 +161,7 @@ def test_the_last_word_is_the_mean_of_the_later_releases():
         assert node.sent.number == UPDATES + 1
         mean = np.mean(released[UPDATES // 2 :], axis=0)
         np.testing.assert_allclose(node.agent.model, mean, rtol=1e-12)
-        for j in problem.graph.neighbors_of(i)[0]:
+        for j in problem.neighbors.neighbors_of(i)[0]:
             held = peers.nodes[j].agent.neighbors[node.name]
             assert held.number == UPDATES + 1
             np.testing.assert_array_equal(held.model, node.agent.model)
@@ -219,7 +222,7 @@ def test_nothing_is_released_after_the_last_word():
 
 @pytest.mark.network
 def test_own_models_are_as_good_as_in_a_simulation():
-    """12 agents, 6 data sets: the mean difference in accuracy on clean points is within 3 standard errors.
+    """12 agents, 6 data sets: the mean difference in accuracy on clean samples is within 3 standard errors.
 
     Both draw the same noise, so that they differ by their clocks, and by what comes after a last word, alone.
     All seeds are fixed; were they not, it would fail by chance about once in 30 runs (t with 5 degrees).
@@ -251,10 +254,9 @@ def folders(tmp_path, *, private, n_agents=2, updates=UPDATES) -> list[Path]:
     """A complete network of agents who each know all others."""
     problem, _ = separable(7, n_agents=5)
     privacy = OwnBudget(epsilon=2.0, delta=1e-3, updates=updates, clip=CLIP) if private else None
-    points = [problem.population.samples(i) for i in range(n_agents)]
-    label = "dp" if private else "none"
-    task = Task("logistic", 2.0, SAMPLES, label, feature_bound=1.0, updates=updates)
-    return make_folders(tmp_path / "net", task, complete_graph(n_agents), points, privacy)
+    samples = [problem.population.samples(i) for i in range(n_agents)]
+    settings = NetworkSettings(problem.objective, "dp" if private else "none", updates)
+    return make_folders(tmp_path / "net", settings, complete_graph(n_agents), samples, privacy)
 
 
 def test_an_agent_has_a_model_of_its_own(tmp_path):
@@ -262,10 +264,10 @@ def test_an_agent_has_a_model_of_its_own(tmp_path):
     with FolderWorld(paths) as world:
         world.run(30)
         one = world[0]
-        assert one.gate is not None
-        assert one.node.releases == one.gate.consumed == UPDATES
+        assert one.gates is not None
+        assert one.node.releases == one.gates.consumed == UPDATES
         model = one.own.model()
-        assert isinstance(model, OwnModels)
+        assert origin_of(model) == OWN
         assert not np.allclose(model, one.node.agent.model)
         labels = one.own.predict(np.eye(3))
         np.testing.assert_array_equal(labels, np.where(model > 0, 1.0, -1.0))
@@ -290,7 +292,7 @@ def test_an_own_model_is_in_no_file_and_no_message(tmp_path):
         PublicModels(own)
 
 
-def test_added_points_are_kept_and_learned_from(tmp_path):
+def test_added_samples_are_kept_and_learned_from(tmp_path):
     paths = folders(tmp_path, private=True)
     with FolderWorld(paths) as world:
         world.run(0.5)
@@ -299,18 +301,18 @@ def test_added_points_are_kept_and_learned_from(tmp_path):
         own.add_data(np.full((4, 3), -0.3), np.ones(4))
         after = own.model()
         assert not np.allclose(before, after)
-        assert len(own.growth.points.targets) == SAMPLES + 4
+        assert len(own.growth.samples.targets) == SAMPLES + 4
     with FolderWorld(paths) as again:
         one = again[0]
-        assert one.gate is not None
-        assert len(one.own.growth.points.targets) == SAMPLES + 4
+        assert one.gates is not None
+        assert len(one.own.growth.samples.targets) == SAMPLES + 4
         again.run(60)
         assert one.node.releases == UPDATES
-        assert one.gate.epsilon_spent <= 2.0
-        np.testing.assert_allclose(one.gate.epsilon_spent, 2.0, rtol=1e-3)
+        assert one.gates.epsilon_spent <= 2.0
+        np.testing.assert_allclose(one.gates.epsilon_spent, 2.0, rtol=1e-3)
 
 
-def test_without_privacy_the_own_model_is_the_model_and_points_bring_more_updates(tmp_path):
+def test_without_privacy_the_own_model_is_the_model_and_samples_bring_more_updates(tmp_path):
     paths = folders(tmp_path, private=False)
     with FolderWorld(paths) as world:
         world.run(30)
@@ -376,9 +378,9 @@ def test_the_package_has_no_other_names():
 
 
 def test_an_agent_with_a_ledger_does_not_run_without_its_gate(tmp_path):
-    """Its points are gone, but not those that were added: nothing of them may leave in the open."""
+    """Its samples are gone, but not those that were added: nothing of them may leave in the open."""
     folder = folders(tmp_path, private=True)[0]
-    features, targets = AgentFolder.read(folder).points()
-    write_points(folder / "data.npz", features[:0], targets[:0])
-    with pytest.raises(NetworkError, match="has a ledger, and no points"):
+    features, targets = AgentFolder.read(folder).samples()
+    write_samples(folder / "data.npz", Samples(features[:0], targets[:0]))
+    with pytest.raises(NetworkError, match="has a ledger, and no samples"):
         FolderWorld([folder]).start()

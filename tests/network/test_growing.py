@@ -28,8 +28,7 @@ from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import FileStore
 from flockwise.net.testing import ManualTime
 from flockwise.objective import Objective
-from flockwise.privacy.ledger import Ledger
-from flockwise.privacy.ledger_file import NAME, read_statement
+from flockwise.privacy.ledger import NAME, Ledger, read_statement
 
 Growth: TypeAlias = Literal["one_budget", "batches"]
 

@@ -217,7 +217,7 @@ def test_samples_that_do_not_fit_are_refused_whole(growth, features, targets):
 def test_samples_longer_than_the_bound_are_scaled_in_what_is_released_and_kept_as_they_are(used, growth):
     """Refused, they would be missing in the own model, where the bound plays no part."""
     me = GrowingAgent(new_samples(3), budget(1, growth))
-    me.add(Samples([[30.0, 40.0]], [1.0]))
+    me.add(Samples(np.array([[30.0, 40.0]]), np.ones(1)))
     while me.tick():
         me.agent.prepare(0)
     assert used[-1][-1] == pytest.approx(0.6)
@@ -276,9 +276,7 @@ def test_after_a_release_that_failed_the_next_message_has_a_number_that_is_known
     (message,) = me.tick()
     first = me.outbox.ready(message)
     with pytest.raises(PrivacyError, match="finite"):
-        me.gates.gate.release(
-            Rows.of(np.zeros((2, 2)), CLIP), lambda noisy, released: np.full(2, np.inf)
-        )
+        me.gates.gate.release(Rows.of(np.zeros((2, 2)), CLIP), lambda noisy, released: np.full(2, np.inf))
     assert me.gates.gate.is_spent
     me.agent.prepare(0)
     assert me.gates.place == 1
@@ -301,8 +299,9 @@ def test_after_a_release_that_failed_the_next_message_has_a_number_that_is_known
 )
 def test_an_error_about_samples_tells_nothing_of_them(samples):
     """Its text ends in the agent's log."""
+    features, targets = samples
     with pytest.raises(DataError) as refused:
-        checked_samples(Objective(Logistic(), max_samples=10), *samples, 2)
+        checked_samples(Objective(Logistic(), max_samples=10), features, targets, 2)
     assert not any(value in str(refused.value) for value in ("7.2", "0.12"))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from tests.network.hosts import NETWORK, until
 from tests.network.processes import Processes, RealNetwork
-from tests.network.world import POINTS, FullDisk
+from tests.network.world import SAMPLES, FullDisk
 
 from flockwise.errors import NetworkError
 from flockwise.graph import SimilarityGraph
@@ -24,11 +24,11 @@ from flockwise.net import logs
 from flockwise.net.host import Host
 from flockwise.net.logs import EventLog
 from flockwise.net.metrics import AgentStatus, HostStatus, MetricsServer, Traffic
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import free_addresses
-from flockwise.net.store import Batch
-from flockwise.net.task import Task
 from flockwise.net.testing import AgentMemory, MemoryNetwork, SimulatedNoise, define_agents, make_participant
 from flockwise.net.time import PoissonClock, RealTime
+from flockwise.objective import Objective, Quadratic
 
 NAMES: tuple[str, ...] = ("anna", "ben", "carl")
 RATE = 50.0
@@ -76,9 +76,9 @@ class MemoryLink(MemoryNetwork):
 def definitions(edges, version=1):
     """Three agents on a graph."""
     graph = SimilarityGraph.from_edges(3, np.array(edges), np.ones(len(edges)))
-    task = Task("quadratic", 1.0, 4, "none", feature_bound=1.0)
-    points: dict[str, Batch] = dict.fromkeys(NAMES, POINTS)
-    return define_agents(task, graph, points, network=NETWORK, version=version, tick_rate=RATE)
+    settings = NetworkSettings(Objective(Quadratic(), max_samples=4, feature_bound=1.0))
+    samples = dict.fromkeys(NAMES, SAMPLES)
+    return define_agents(settings, graph, samples, network=NETWORK, version=version, tick_rate=RATE)
 
 
 def rosters(edges, version):

@@ -194,5 +194,5 @@ def test_a_budget_that_is_not_for_one_release_of_means_is_refused(tmp_path, othe
     """A clip bounds gradients, and a mean of vectors of length 1 has none."""
     budget = OwnBudget(**({"epsilon": 1.0, "delta": 1e-3, "updates": 1} | other))
     home = Home(tmp_path / "net", "lowpass", budget)
-    with pytest.raises(NetworkError, match="updates = 1.* without a clip"):
+    with pytest.raises(NetworkError, match=r"updates = 1.* without a clip"):
         home.start(0)

@@ -7,12 +7,14 @@ import stat
 import numpy as np
 import pytest
 
+from flockwise.data import Samples
 from flockwise.errors import IdentityError, NetworkError
 from flockwise.graph import SimilarityGraph
 from flockwise.net.folder import AgentFolder, HostFolder, OwnBudget
 from flockwise.net.joining import accept_reply, answer_request, make_request
+from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import Blueprint, Member, create_network, host_together
-from flockwise.net.task import Task
+from flockwise.objective import Objective
 
 BUDGET = OwnBudget(epsilon=1.0, delta=1e-5, updates=3, clip=0.5)
 NAMES = ("ann", "bob", "cy", "dee")
@@ -28,15 +30,15 @@ def make_network(folder, *, private=True):
     members = [
         Member(
             name,
-            generator.uniform(-0.5, 0.5, (5, 3)),
-            np.array([1.0, -1, 1, -1, 1]),
+            Samples(generator.uniform(-0.5, 0.5, (5, 3)), np.array([1.0, -1, 1, -1, 1])),
             BUDGET if private else None,
             f"127.0.0.1:{7001 + k}",
         )
         for k, name in enumerate(NAMES)
     ]
-    task = Task("logistic", 1.0, 10, "dp" if private else "none", feature_bound=1.0, updates=3)
-    create_network(folder, "rooms", members, triangle_and_tail(), task, dimension=3, tick_rate=2.0)
+    objective = Objective(max_samples=10, feature_bound=1.0)
+    settings = NetworkSettings(objective, "dp" if private else "none", updates=3)
+    create_network(folder, "rooms", members, triangle_and_tail(), settings, dimension=3, tick_rate=2.0)
     return members
 
 
@@ -44,9 +46,9 @@ def test_a_folder_has_all_that_its_agent_needs_and_nothing_of_the_others(tmp_pat
     members = make_network(tmp_path / "net")
     for member in members:
         folder = AgentFolder.read(tmp_path / "net" / "agents" / member.name)
-        features, targets = folder.points()
-        np.testing.assert_array_equal(features, member.features)
-        np.testing.assert_array_equal(targets, member.targets)
+        features, targets = folder.samples()
+        np.testing.assert_array_equal(features, member.samples.features)
+        np.testing.assert_array_equal(targets, member.samples.targets)
         assert HostFolder.read(folder.path).listen == member.address
     for name in NAMES:
         holdings = b"".join(
@@ -56,10 +58,10 @@ def test_a_folder_has_all_that_its_agent_needs_and_nothing_of_the_others(tmp_pat
             if other.name != name:
                 key = tmp_path / "net" / "agents" / other.name / "identity" / "signing" / f"{other.name}.key"
                 assert key.read_bytes().strip() not in holdings
-                assert other.features.tobytes() not in holdings
+                assert other.samples.features.tobytes() not in holdings
 
 
-def test_nobody_is_told_of_ties_that_are_not_its_own(tmp_path):
+def test_an_agent_learns_of_no_edges_but_its_own(tmp_path):
     make_network(tmp_path / "net")
     text = (tmp_path / "net" / "agents" / "dee" / "roster").read_text()
     assert '"cy"' in text
@@ -67,12 +69,12 @@ def test_nobody_is_told_of_ties_that_are_not_its_own(tmp_path):
     assert '"bob"' not in text
 
 
-def test_both_ends_of_a_tie_hold_the_same_weight(tmp_path):
+def test_both_ends_of_an_edge_hold_the_same_weight(tmp_path):
     make_network(tmp_path / "net")
     rosters = {name: AgentFolder.read(tmp_path / "net" / "agents" / name).neighborhood for name in NAMES}
     for name, roster in rosters.items():
         for link in roster.neighbors:
-            assert link.weight == {tie.name: tie.weight for tie in rosters[link.name].neighbors}[name]
+            assert link.weight == {other.name: other.weight for other in rosters[link.name].neighbors}[name]
 
 
 def test_private_files_are_for_their_owner_alone(tmp_path):
@@ -96,9 +98,9 @@ def test_nothing_is_left_when_a_network_cannot_be_made(tmp_path):
         create_network(
             tmp_path / "net",
             "rooms",
-            [Member("a.b", np.zeros((1, 1)), np.ones(1), None, "127.0.0.1:7001")],
+            [Member("a.b", Samples(np.zeros((1, 1)), np.ones(1)), None, "127.0.0.1:7001")],
             SimilarityGraph.from_edges(1, np.empty((0, 2), np.int64), np.empty(0)),
-            Task("logistic", 1.0, 10, "none"),
+            NetworkSettings(Objective(max_samples=10)),
             dimension=1,
             tick_rate=1.0,
         )
@@ -134,8 +136,8 @@ def test_a_device_joins_with_keys_that_never_leave_it(tmp_path):
     assert secret not in request
     name = answer_request(tmp_path / "net", request, "127.0.0.1:7100", {"ann": 0.75, "dee": 1.5}, reply)
     assert name == "eve"
-    np.savez(tmp_path / "points.npz", features=np.zeros((4, 3)), targets=np.array([1.0, -1, 1, -1]))
-    accept_reply(device, reply, tmp_path / "points.npz", BUDGET)
+    np.savez(tmp_path / "samples.npz", features=np.zeros((4, 3)), targets=np.array([1.0, -1, 1, -1]))
+    accept_reply(device, reply, tmp_path / "samples.npz", BUDGET.budget, BUDGET.updates, BUDGET.clip)
     joined = HostFolder.read(device)
     assert {link.name: link.weight for link in joined.agents[0].neighborhood.neighbors} == {
         "ann": 0.75,
@@ -172,9 +174,9 @@ def test_an_agent_of_a_private_network_needs_a_budget(tmp_path):
     make_network(tmp_path / "net")
     request = make_request(tmp_path / "device", "rooms", "eve", "127.0.0.1:7100")
     answer_request(tmp_path / "net", request, "127.0.0.1:7100", {"ann": 1.0}, tmp_path / "reply")
-    np.savez(tmp_path / "points.npz", features=np.zeros((4, 3)), targets=np.array([1.0, -1, 1, -1]))
+    np.savez(tmp_path / "samples.npz", features=np.zeros((4, 3)), targets=np.array([1.0, -1, 1, -1]))
     with pytest.raises(NetworkError, match="give --epsilon"):
-        accept_reply(tmp_path / "device", tmp_path / "reply", tmp_path / "points.npz", None)
+        accept_reply(tmp_path / "device", tmp_path / "reply", tmp_path / "samples.npz", None)
     assert (tmp_path / "device" / "keys").is_dir(), "it can be tried again"
 
 

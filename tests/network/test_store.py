@@ -7,11 +7,12 @@ import sys
 import numpy as np
 import pytest
 
+from flockwise.data import Samples
 from flockwise.errors import NetworkError
-from flockwise.net.store import NAME, Batch, FileStore, Sent
+from flockwise.net.store import NAME, FileStore, Sent
 from flockwise.net.testing import MemoryStore
 
-BATCH = Batch(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 1.0]))
+BATCH = Samples(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 1.0]))
 
 
 def fill(store):
@@ -19,15 +20,15 @@ def fill(store):
     store.save_sent(Sent(2, b"two"))
     store.save_received({"anna": b"a1", "ben": b"b1", "carl": b"c1"})
     store.save_received({"ben": b"b2"}, ["carl", "nobody"])
-    store.mark_behind(7)
+    store.mark_newer_release(7)
     store.add_batch(BATCH)
-    store.add_batch(Batch(BATCH.features[:1], BATCH.targets[:1]))
+    store.add_batch(Samples(BATCH.features[:1], BATCH.targets[:1]))
 
 
 def check(state):
     assert state.sent == Sent(2, b"two")
     assert state.received == {"anna": b"a1", "ben": b"b2"}
-    assert state.behind == 7
+    assert state.newer_release == 7
     assert [len(batch.targets) for batch in state.batches] == [3, 1]
     np.testing.assert_array_equal(state.batches[0].features, BATCH.features)
     np.testing.assert_array_equal(state.batches[0].targets, BATCH.targets)
@@ -44,7 +45,7 @@ def test_all_is_there_after_a_restart(tmp_path):
 def test_a_new_store_is_empty(tmp_path):
     with FileStore(tmp_path, "me") as store:
         state = store.load()
-    assert (state.sent, state.received, state.behind, state.batches) == (None, {}, None, [])
+    assert (state.sent, state.received, state.newer_release, state.batches) == (None, {}, None, [])
 
 
 def test_a_store_in_memory_does_the_same():
@@ -98,7 +99,7 @@ def test_another_version_is_refused(tmp_path):
         FileStore(tmp_path, "me")
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     (tmp_path / NAME).write_bytes(b"not a database" * 100)
     with pytest.raises(NetworkError, match="cannot be used"):
         FileStore(tmp_path, "me")

@@ -192,9 +192,7 @@ def make_folders(
 ):
     """A network on disk: the folders of its agents."""
     addresses = free_addresses("127.0.0.1", len(samples)) if addresses is None else addresses
-    members = [
-        Member(name_of(number), one, privacy, addresses[number]) for number, one in enumerate(samples)
-    ]
+    members = [Member(name_of(number), one, privacy, addresses[number]) for number, one in enumerate(samples)]
     dimension = samples[0].features.shape[1]
     create_network(folder, NETWORK, members, graph, settings, dimension=dimension, tick_rate=tick_rate)
     return [folder / "agents" / member.name for member in members]

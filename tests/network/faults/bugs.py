@@ -12,8 +12,7 @@ from flockwise.net.node import Node
 from flockwise.net.outbox import GateOutbox, PlainOutbox
 from flockwise.net.store import Sent
 from flockwise.net.wire import open_signed
-from flockwise.privacy.entries import Account, Row
-from flockwise.privacy.ledger import LedgerBase
+from flockwise.privacy.ledger import Account, LedgerBase, Row
 from flockwise.privacy.messages import decode, encode
 
 

@@ -13,9 +13,7 @@ from flockwise.data import Samples
 from flockwise.errors import FlockwiseError, LedgerError, NetworkError
 from flockwise.net.store import FileStore, Sent, State, Store
 from flockwise.net.testing import MemoryStore
-from flockwise.privacy.entries import Account, Entry, Row
-from flockwise.privacy.ledger import Ledger, LedgerBase
-from flockwise.privacy.ledger_file import NAME, read_statement
+from flockwise.privacy.ledger import NAME, Account, Entry, Ledger, LedgerBase, Row, read_statement
 
 # What becomes of one write: an error or death, before it is on disk or after.
 Fault: TypeAlias = Literal["fails before", "fails after", "dies before", "dies after"]

@@ -77,8 +77,8 @@ class CodeCache(_Cache):
         path = self._path(sig, target_context.codegen())
         try:
             payload = None if path is None else pickle.loads(path.read_bytes())
-        except (OSError, EOFError, pickle.UnpicklingError):
-            payload = None
+        except (OSError, EOFError, ImportError, AttributeError, pickle.UnpicklingError):
+            payload = None  # not there, cut off, or of a class that has moved
         if payload is None:
             _announce()
             return None
@@ -146,8 +146,11 @@ def package_code() -> str:
 
 def code_of(kind: type) -> str:
     """A hash of the code of a class and of all functions and constants that it refers to."""
-    if kind.__module__ == "__main__":
-        raise Unkeepable(f"{kind.__qualname__} is defined in a script, not in a module")
+    found: Any = None if kind.__module__ == "__main__" else sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    if found is not kind:
+        raise Unkeepable(f"another process cannot import {kind.__qualname__}")
     return _digest(repr(list(_parts(kind, set()))))
 
 
@@ -183,7 +186,7 @@ def _parts(value: Any, seen: set[int]) -> Iterator[Any]:
             yield from _parts(base, seen)
         for name, attribute in sorted(vars(value).items()):
             attribute = getattr(attribute, "__func__", attribute)
-            if isinstance(attribute, FunctionType | Dispatcher | CONSTANTS):
+            if isinstance(attribute, (FunctionType, Dispatcher, tuple, *CONSTANTS)):
                 yield name
                 yield from _parts(attribute, seen)
     else:

@@ -1,0 +1,145 @@
+"""Compiled code on disk: the next process loads it, and code that has changed is never loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from flockwise.code_cache import Unkeepable, code_of
+
+# Prints the mean loss of one sample with score 2 and target 0, and how many functions were compiled for it.
+SCRIPT = """
+import numpy as np
+from numba.core import event
+from flockwise.objective.passes import mean_loss
+{imports}
+
+with event.install_recorder("numba:compile") as compiled:
+    value = mean_loss({loss}, np.ones((1, 2)), np.zeros(1), np.ones((1, 2)))
+print(value, sum(one.is_start for _, one in compiled.buffer))
+"""
+
+LOSS = """
+from typing import NamedTuple
+import weights
+from weights import half
+
+class Scaled(NamedTuple):
+    def value(self, score, target):
+        return {factor} * half(score - target) + weights.EXTRA
+"""
+
+WEIGHTS = """
+EXTRA = {extra}
+
+def half(number):
+    return number / {divisor}
+"""
+
+
+class Home:
+    """A folder with a loss of someone's own, and processes that use it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.cache = folder / "cache"
+
+    def write(self, factor: float = 10, divisor: float = 2, extra: float = 0) -> None:
+        (self._folder / "own_loss.py").write_text(LOSS.format(factor=factor))
+        helper = "from numba.extending import register_jitable\n" + WEIGHTS.format(
+            extra=extra, divisor=divisor
+        )
+        (self._folder / "weights.py").write_text(helper.replace("def half", "@register_jitable\ndef half"))
+
+    def run(self, loss: str = "Scaled()", imports: str = "from own_loss import Scaled") -> tuple[float, int]:
+        settings = {
+            **os.environ,
+            "FLOCKWISE_CACHE": str(self.cache),
+            "PYTHONPATH": str(self._folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        program = SCRIPT.format(loss=loss, imports=imports)
+        answer = subprocess.run(
+            [sys.executable, "-c", program], env=settings, capture_output=True, text=True, timeout=120
+        )
+        assert answer.returncode == 0, answer.stderr
+        value, compilations = answer.stdout.split()
+        return float(value), int(compilations)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path)
+    home.write()
+    return home
+
+
+def test_the_second_process_compiles_nothing(home: Home):
+    value, compilations = home.run()
+    assert value == 10
+    assert compilations > 0
+    assert home.run() == (10, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        pytest.param({"factor": 20}, 20, id="the loss"),
+        pytest.param({"divisor": 4}, 5, id="a function that it calls, in another file"),
+        pytest.param({"extra": 1}, 11, id="a constant in another file"),
+    ],
+)
+def test_an_edited_loss_is_never_served_stale(home: Home, change: dict[str, float], value: float):
+    assert home.run()[0] == 10
+    home.write(**change)
+    edited, compilations = home.run()
+    assert edited == value
+    assert compilations > 0
+    home.write()
+    assert home.run() == (10, 0), "the code of the first version is still there"
+
+
+def test_a_file_that_is_cut_off_is_compiled_again(home: Home):
+    home.run()
+    for path in home.cache.iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    assert home.run()[0] == 10
+    assert home.run() == (10, 0)
+
+
+def test_a_loss_that_is_written_in_a_script_works_and_is_not_kept(home: Home):
+    imports = (
+        "from typing import NamedTuple\n"
+        "class Own(NamedTuple):\n"
+        "    def value(self, score, target):\n"
+        "        return 3.0 * score"
+    )
+    for _ in range(2):
+        value, compilations = home.run("Own()", imports)
+        assert value == 6
+        assert compilations > 0
+
+
+def test_a_cache_folder_that_cannot_be_written_costs_time_only(home: Home):
+    home.cache.write_text("a file, not a folder")
+    assert home.run()[0] == 10
+
+
+def test_code_that_refers_to_something_that_can_change_unseen_is_not_kept():
+    with pytest.raises(Unkeepable, match="may change unseen"):
+        code_of(Careless)
+
+
+TABLE = {"factor": 2.0}
+
+
+class Careless(NamedTuple):
+    """A loss that reads a dictionary."""
+
+    def value(self, score: float, target: float) -> float:
+        return score * TABLE["factor"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from tests.network.conversations import PROTOCOLS, ring_with_chords, simulated_o
 from tests.network.world import FolderWorld, make_folders, name_of
 
 from flockwise import linear_classification
+from flockwise.cli.members import members_of
+from flockwise.config import Config, build
 from flockwise.data import Samples
-from flockwise.errors import NetworkError
+from flockwise.errors import ConfigError, NetworkError
 from flockwise.net.folder import OwnBudget, write_samples
 from flockwise.net.own_model import problem_of_one
 from flockwise.net.releases import public_side
@@ -23,10 +26,12 @@ from flockwise.objective import Objective
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.plan import Plan
 from flockwise.privacy.tracked import OWN, origin_of
+from flockwise.protocol.protocols import LowPassProtocol, PropagationProtocol
 from flockwise.release import PointMean
 from flockwise.release.finish import finish_along_directions
 from flockwise.solve import solve_local_models
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "network-lowpass.toml"
 N_AGENTS = 6
 DIMENSION = 3
 EMPTY = 4  # has no samples
@@ -196,3 +201,36 @@ def test_a_budget_that_is_not_for_one_release_of_means_is_refused(tmp_path, othe
     home = Home(tmp_path / "net", "lowpass", budget)
     with pytest.raises(NetworkError, match=r"updates = 1.* without a clip"):
         home.start(0)
+
+
+# From a configuration
+
+
+def configured(method, **objective):
+    """The example with fewer agents."""
+    config = tomllib.loads(EXAMPLE.read_text())
+    config["data"] |= {"agents": 6, "test_samples": 10}
+    config["network"] |= {"round_timeout": 7.0}
+    config["objective"] |= objective
+    return build(Config.parse(config | {"method": method}))
+
+
+@pytest.mark.parametrize(
+    ("method", "protocol"),
+    [({"name": "lowpass"}, LowPassProtocol), ({"name": "release_once", "updates": 5}, PropagationProtocol)],
+    ids=["lowpass", "release_once"],
+)
+def test_a_configuration_makes_members_of_one_release(method, protocol):
+    members, settings = members_of(configured(method))
+    assert (settings.round_timeout, settings.privacy) == (7.0, "dp")
+    assert isinstance(settings.protocol, protocol)
+    assert NetworkSettings.from_json(settings.to_json(), "it") == settings
+    for member in members:
+        assert member.privacy is not None
+        assert (member.privacy.epsilon, member.privacy.updates, member.privacy.clip) == (1.0, 1, None)
+
+
+def test_a_configuration_with_a_statistic_that_real_agents_do_not_release_is_refused():
+    local = {"name": "release_once", "kind": "output", "updates": 5}
+    with pytest.raises(ConfigError, match=r"method\.kind.*\"output\".*kind = \"mean\""):
+        members_of(configured(local, l2=0.1, feature_bound=4.0))

@@ -190,7 +190,7 @@ def test_a_method_prepares_the_kind_of_rule_that_it_is_registered_with(name, pro
     assert type(prepared.rule) is case.rule
     assert prepared.rule.n_agents == problem.n_agents
     assert label_of(case.method.name) != ""
-    assert all(case.rule in engine.rules for engine in ENGINES)
+    assert all(case.rule in engine.starts for engine in ENGINES)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,23 +1,21 @@
-"""What an engine is: it starts a run of a rule, and a run advances, measures and hands back its state.
-
-Sums over agents are computed where the models are (`measure`): a run may hold them on another device or on
-other machines.
-"""
+"""What an engine is: it starts a run of a rule, and a run advances, measures and hands back its state."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.checks import Count, check_fields
 from flockwise.engine.conditions import Conditions
+from flockwise.engine.schedule import time_of_tick
 from flockwise.errors import SimulationError
-from flockwise.method.rules import Rule
+from flockwise.method.rules import Descent, Meetings, Outcome, Rule, Solved, Traffic
 from flockwise.randomness.clocks import NEVER
 from flockwise.registry import Registry
 
@@ -36,10 +34,7 @@ class RunSettings:
 
 
 class Status(NamedTuple):
-    """Where a run is.
-
-    done: whether all ticks up to the time asked for are done. next_tick: NEVER at the end.
-    """
+    """Where a run is. done: whether all ticks up to the given time are done. next_tick: NEVER at the end."""
 
     done: bool
     ticks: int
@@ -74,9 +69,9 @@ class Sums(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a run has to show: everyone's model, and what else its finish needs.
+    """What a run ends with.
 
-    settings: what a result file says about how it came about.
+    details: what the finish needs besides the models. settings: what a result file says about the run.
     """
 
     models: NDArray[Any]
@@ -85,12 +80,15 @@ class Result(NamedTuple):
     settings: Mapping[str, Any] = {}
 
 
+State: TypeAlias = Mapping[str, NDArray[Any]]
+
+
 class Run(Protocol):
-    """One run of a rule."""
+    """One run of a rule; its models may be on another device or on other machines."""
 
     def status(self, until: int) -> Status: ...
 
-    def advance(self, until: int, max_sweeps: int) -> Status:
+    def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
         """Do all ticks up to `until`, or as many as `max_sweeps` sweeps do."""
         ...
 
@@ -103,7 +101,7 @@ class Run(Protocol):
         ...
 
     def sent(self, until: int) -> tuple[int, int]:
-        """Vectors and bytes sent along edges up to now, lost ones included."""
+        """Vectors and bytes sent along edges up to `until`, lost ones included."""
         ...
 
     def result(self) -> Result:
@@ -115,26 +113,106 @@ class Run(Protocol):
         ...
 
 
-class Engine(Protocol):
-    """Runs kinds of rule. `start` refuses, by name, what it cannot do."""
+class ClockedRun(ABC):
+    """What all runs share in which agents tick and all arrays are in this process."""
+
+    def __init__(self, rule: Descent | Meetings, settings: RunSettings) -> None:
+        self.ids, self.settings, self.seed = rule.ids, settings, np.uint64(settings.seed)
+        self.table = settings.conditions.table(rule.ids)
+        self._bytes_per_vector = rule.start[0].nbytes
+
+    @property
+    @abstractmethod
+    def models(self) -> NDArray[Any]: ...
+
+    @property
+    @abstractmethod
+    def updates(self) -> NDArray[np.int64]:
+        """How often each agent has ticked."""
+
+    @property
+    @abstractmethod
+    def next_ticks(self) -> NDArray[np.int64]: ...
+
+    @abstractmethod
+    def vectors_sent(self, until: int) -> int: ...
+
+    def shown_models(self) -> NDArray[Any]:
+        """What records and results show."""
+        return self.models
+
+    def status(self, until: int) -> Status:
+        next_tick = int(self.next_ticks.min())
+        return Status(next_tick > until, int(self.updates.sum()), next_tick)
+
+    def time_of_tick(self, left: int) -> int:
+        clocks = self.ids, self.next_ticks, self.updates
+        return time_of_tick(left, self.table, self.settings.seed, self.settings.limit, *clocks)
+
+    def measure(self, judge: Judge) -> Sums:
+        return Sums.of(judge(self.shown_models()))
+
+    def sent(self, until: int) -> tuple[int, int]:
+        count = self.vectors_sent(until)
+        return count, count * self._bytes_per_vector
+
+    def result(self) -> Result:
+        return Result(self.shown_models().copy(), self.updates.copy())
+
+
+class RunAtOnce:
+    """A rule without a clock: finished when it starts, with everything sent."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def status(self, until: int) -> Status:
+        return Status(True, 0, NEVER)
+
+    def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
+        return self.status(until)
+
+    def time_of_tick(self, left: int) -> int:
+        return NEVER
+
+    def measure(self, judge: Judge) -> Sums:
+        return Sums.of(judge(self._outcome.models))
+
+    def sent(self, until: int) -> tuple[int, int]:
+        return self._outcome.traffic.all_vectors, self._outcome.traffic.all_bytes
+
+    def result(self) -> Result:
+        outcome = self._outcome
+        by_stage = {"vectors_by_stage": outcome.traffic.vectors, "bytes_by_stage": outcome.traffic.bytes}
+        settings = by_stage if outcome.traffic.vectors else {}
+        return Result(outcome.models, outcome.rounds, outcome.details, settings)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+
+def show_solved(rule: Solved, settings: RunSettings, state: State | None) -> Run:
+    """A run that was over before it began: no tick, no message."""
+    return RunAtOnce(Outcome(rule.models, np.zeros(rule.n_agents, np.int64), Traffic.none()))
+
+
+Starts: TypeAlias = Mapping[type, Callable[[Any, RunSettings, State | None], Run]]
+
+
+class Engine:
+    """A subclass is a table: what starts a run of each kind of rule, new or from the state of a saved one."""
 
     name: ClassVar[str]
-    rules: ClassVar[frozenset[type]]
+    starts: ClassVar[Starts]
 
-    def start(
-        self, rule: Any, settings: RunSettings, state: Mapping[str, NDArray[Any]] | None = None
-    ) -> Run: ...
+    def start(self, rule: Rule, settings: RunSettings, state: State | None = None) -> Run:
+        kind = type(rule)
+        if kind not in self.starts:
+            able = [f"; use engine={other.name!r}" for other in ENGINES if kind in other.starts]
+            raise SimulationError(
+                f"engine {self.name!r} does not run {kind.__name__.lower()}{''.join(able[:1])}"
+            )
+        return self.starts[kind](rule, settings, state)
 
 
 ENGINES: Registry[Engine] = Registry("engine", SimulationError)
-
-
-def check_engine(engine: Engine, rule: Rule) -> None:
-    """Refuse a kind of rule that an engine does not run."""
-    if type(rule) not in engine.rules:
-        able = [other.name for other in ENGINES if type(rule) in other.rules]
-        raise SimulationError(
-            f"engine {engine.name!r} does not run {type(rule).__name__.lower()}; use engine={able[0]!r}"
-            if able
-            else f"no engine runs {type(rule).__name__.lower()}"
-        )

@@ -12,7 +12,7 @@ import numpy as np
 
 from flockwise.checks import Count, Duration, Seed, ShareInside, check_fields, fits
 from flockwise.data import Population
-from flockwise.engine.base import ENGINES, Judge, Run, RunSettings, Status, Sums, check_engine
+from flockwise.engine.base import ENGINES, Judge, Run, RunSettings, Status, Sums
 from flockwise.engine.conditions import Conditions
 from flockwise.errors import PrivacyError, ResumeError, SimulationError
 from flockwise.method.base import Method, Prepared, check_method, check_prepared
@@ -95,7 +95,6 @@ def simulate(
     check_method(method, problem, PrivacyError if private else SimulationError)
     prepared = method.prepare(problem, int(seed))
     check_prepared(method, prepared)
-    check_engine(chosen, prepared.rule)
     stops = _planned_stops(prepared.rule, Stops(updates, ticks, time, tolerance, record_every))
     conditions = conditions or Conditions()
     conditions.check_agents(problem.n_agents)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.engine.base import Judge, Result, RunSettings, Status, Sums
+from flockwise.engine.base import ClockedRun, RunSettings, State, Status
 from flockwise.engine.conditions import ConditionTable
 from flockwise.engine.cpu.clipping import slope_bounds
 from flockwise.engine.cpu.descent_rule import DescentRule
@@ -17,7 +16,6 @@ from flockwise.engine.cpu.links import Direct
 from flockwise.engine.cpu.mail import NEVER_HEARD, Mail, collect, post, send_start
 from flockwise.engine.cpu.noise import PlannedNoise, planned_noise
 from flockwise.engine.cpu.sweeps import Clocks, Network, Team
-from flockwise.engine.schedule import time_of_tick
 from flockwise.engine.state import DescentState, MailState, initial_state, reverse_edges, tail_averages
 from flockwise.engine.traffic import vectors_sent
 from flockwise.method.rules import Descent, LocalAnchors
@@ -25,25 +23,22 @@ from flockwise.method.rules import Descent, LocalAnchors
 FIRST_CAPACITY = 2
 
 
-class DescentRun:
+class DescentRun(ClockedRun):
     """Exact parallel asynchrony in numba; the same run for every number of threads."""
 
-    def __init__(
-        self, rule: Descent, settings: RunSettings, state: Mapping[str, NDArray[Any]] | None = None
-    ) -> None:
+    def __init__(self, rule: Descent, settings: RunSettings, state: State | None = None) -> None:
+        super().__init__(rule, settings)
         edges, dtype = rule.edges, rule.start.dtype
-        self._table = settings.conditions.table(rule.ids)
-        seed = settings.seed
-        start = DescentState.from_arrays(state) if state else initial_state(rule, seed, self._table)
+        start = DescentState.from_arrays(state) if state else initial_state(rule, settings.seed, self.table)
         network = Network(edges.offsets, edges.neighbors)
-        self._descent, self._settings = rule, settings
-        self._clocks = Clocks(np.uint64(seed), settings.limit, rule.ids, start.next_ticks, start.updates)
+        self._descent = rule
+        self._clocks = Clocks(self.seed, settings.limit, rule.ids, start.next_ticks, start.updates)
         self._team = Team(settings.threads, network, start.models.shape[1], dtype)
         if settings.conditions.are_ideal:
             shares = edges.weights / np.repeat(edges.degrees, edges.counts)
             link = Direct(shares.astype(dtype))
         else:
-            link = _open_mail(rule, self._table, network, self._clocks, start)
+            link = _open_mail(rule, self.table, network, self._clocks, start)
         self._rule = DescentRule(
             _term(rule),
             network,
@@ -55,10 +50,6 @@ class DescentRun:
         )
 
     @property
-    def threads(self) -> int:
-        return self._team.threads
-
-    @property
     def models(self) -> NDArray[Any]:
         return self._rule.models
 
@@ -66,9 +57,9 @@ class DescentRun:
     def updates(self) -> NDArray[np.int64]:
         return self._clocks.updates
 
-    def status(self, until: int) -> Status:
-        next_tick = int(self._clocks.next_ticks.min())
-        return Status(next_tick > until, int(self.updates.sum()), next_tick)
+    @property
+    def next_ticks(self) -> NDArray[np.int64]:
+        return self._clocks.next_ticks
 
     def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
         """Do all ticks up to `until`, or `max_sweeps` sweeps."""
@@ -78,37 +69,17 @@ class DescentRun:
             self._rule = self._rule._replace(link=_with_room(link))
         return self.status(until)
 
-    def time_of_tick(self, left: int) -> int:
-        clocks = self._clocks
-        return time_of_tick(
-            left,
-            self._table,
-            self._settings.seed,
-            clocks.limit,
-            clocks.ids,
-            clocks.next_ticks,
-            clocks.updates,
-        )
-
-    def measure(self, judge: Judge) -> Sums:
-        return Sums.of(judge(self._shown()))
-
-    def sent(self, until: int) -> tuple[int, int]:
-        """Models sent along an edge up to now, lost ones included."""
-        count = vectors_sent(self._descent, self._table, self._settings.seed, self.updates, until)
-        return count, count * self.models.shape[1] * self.models.dtype.itemsize
-
-    def result(self) -> Result:
-        return Result(self._shown().copy(), self.updates.copy())
+    def vectors_sent(self, until: int) -> int:
+        return vectors_sent(self._descent, self.table, self.settings.seed, self.updates, until)
 
     def state(self) -> dict[str, NDArray[Any]]:
         mail = _mail_state(self._rule.link) if isinstance(self._rule.link, Mail) else None
         noise = self._rule.noise
         tail_sums = noise.tail_sums if isinstance(noise, PlannedNoise) else None
-        return DescentState(self.models, self._clocks.next_ticks, self.updates, mail, tail_sums).to_arrays()
+        return DescentState(self.models, self.next_ticks, self.updates, mail, tail_sums).to_arrays()
 
-    def _shown(self) -> NDArray[Any]:
-        """What the agents have to show: in a private run, the averages of what they released of late."""
+    def shown_models(self) -> NDArray[Any]:
+        """In a private run, the averages of the agents' later releases."""
         noise = self._rule.noise
         if not isinstance(noise, PlannedNoise):
             return self.models

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.engine.base import Judge, Result, RunSettings, Status, Sums
+from flockwise.engine.base import ClockedRun, RunSettings, State, Status
 from flockwise.engine.cpu.kernels import data_term
 from flockwise.engine.cpu.meetings_rule import MeetingsRule, draw_edges
 from flockwise.engine.cpu.sweeps import Clocks, Network, Team
 from flockwise.engine.meetings_state import MeetingsState, check_ideal
-from flockwise.engine.schedule import time_of_tick
 from flockwise.engine.state import reverse_edges
 from flockwise.method.admm import vectors_sent
 from flockwise.method.rules import Meetings
 
 
-class MeetingsRun:
+class MeetingsRun(ClockedRun):
     """Exact parallel gossip in numba; the same run for every number of threads."""
 
-    def __init__(
-        self, rule: Meetings, settings: RunSettings, state: Mapping[str, NDArray[Any]] | None = None
-    ) -> None:
+    def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:
         check_ideal(settings.conditions)
-        self._meetings, self._settings = rule, settings
+        super().__init__(rule, settings)
+        self._meetings = rule
         self._state = MeetingsState.from_arrays(state) if state else MeetingsState.begin(rule, settings.seed)
-        self._clocks = Clocks(
-            np.uint64(settings.seed), settings.limit, rule.ids, self._state.next_ticks, self._state.updates
-        )
+        self._clocks = Clocks(self.seed, settings.limit, rule.ids, self.next_ticks, self.updates)
         self._rule = _compiled(rule, self._state)
         draw_edges(self._rule, self._clocks)
         self._team = Team(settings.threads, self._rule.network, rule.start.shape[1], rule.start.dtype)
@@ -44,30 +39,16 @@ class MeetingsRun:
         """Ticks of the agent itself; being woken does not count."""
         return self._state.updates
 
-    def status(self, until: int) -> Status:
-        next_tick = int(self._state.next_ticks.min())
-        return Status(next_tick > until, int(self.updates.sum()), next_tick)
+    @property
+    def next_ticks(self) -> NDArray[np.int64]:
+        return self._state.next_ticks
 
     def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
         self._team.sweep(max_sweeps, until, self._rule, self._clocks)
         return self.status(until)
 
-    def time_of_tick(self, left: int) -> int:
-        table = self._settings.conditions.table(self._meetings.ids)
-        clocks = self._clocks
-        return time_of_tick(
-            left, table, self._settings.seed, clocks.limit, clocks.ids, clocks.next_ticks, clocks.updates
-        )
-
-    def measure(self, judge: Judge) -> Sums:
-        return Sums.of(judge(self.models))
-
-    def sent(self, until: int) -> tuple[int, int]:
-        count = vectors_sent(self._meetings, self.updates)
-        return count, count * self.models.shape[1] * self.models.dtype.itemsize
-
-    def result(self) -> Result:
-        return Result(self.models.copy(), self.updates.copy())
+    def vectors_sent(self, until: int) -> int:
+        return vectors_sent(self._meetings, self.updates)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return self._state._asdict()

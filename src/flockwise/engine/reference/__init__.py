@@ -1,40 +1,26 @@
-"""The reference engine: real agent objects for every kind of rule. Slow, plain to read, and the oracle."""
+"""The reference engine: agent objects, driven one at a time. Slow, plain to read, and the oracle."""
 
-from __future__ import annotations
+from typing import ClassVar
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
-from numpy.typing import NDArray
-
-from flockwise.engine.at_once import RunAtOnce
-from flockwise.engine.base import ENGINES, Run, RunSettings
+from flockwise.engine.base import ENGINES, Engine, RunAtOnce, Starts, show_solved
 from flockwise.engine.reference.descent import DescentRun, SimulatedClock
 from flockwise.engine.reference.meetings import MeetingsRun
 from flockwise.engine.reference.rounds import run_rounds
-from flockwise.method.rules import Descent, Meetings, Rounds, Rule, Solved
+from flockwise.method.rules import Descent, Meetings, Rounds, Solved
 
 __all__ = ["ReferenceEngine", "SimulatedClock"]
 
 
-class ReferenceEngine:
-    """Agents driven one at a time."""
+class ReferenceEngine(Engine):
+    """One agent at a time."""
 
-    name: ClassVar[str] = "reference"
-    rules: ClassVar[frozenset[type]] = frozenset({Solved, Descent, Meetings, Rounds})
-
-    def start(
-        self, rule: Rule, settings: RunSettings, state: Mapping[str, NDArray[Any]] | None = None
-    ) -> Run:
-        match rule:
-            case Descent():
-                return DescentRun(rule, settings, state)
-            case Meetings():
-                return MeetingsRun(rule, settings, state)
-            case Rounds():
-                return RunAtOnce(run_rounds(rule))
-            case Solved():
-                return RunAtOnce.solved(rule)
+    name = "reference"
+    starts: ClassVar[Starts] = {
+        Solved: show_solved,
+        Descent: DescentRun,
+        Meetings: MeetingsRun,
+        Rounds: lambda rule, settings, state: RunAtOnce(run_rounds(rule)),
+    }
 
 
 ENGINES.register(ReferenceEngine())

@@ -7,7 +7,6 @@ message arrives, an agent ticks. Ties between ticks go to the lower agent number
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.agent import Agent, GradientReleases, Message
-from flockwise.engine.base import Judge, Result, RunSettings, Status, Sums
+from flockwise.engine.base import ClockedRun, RunSettings, State, Status
 from flockwise.engine.conditions import (
     ConditionTable,
     appearance,
@@ -24,14 +23,12 @@ from flockwise.engine.conditions import (
     next_return,
     scheduled_tick,
 )
-from flockwise.engine.schedule import time_of_tick
 from flockwise.engine.state import DescentState, MailState, tail_averages
 from flockwise.method.rules import Descent, LocalAnchors
 from flockwise.objective import AnchoredObjective, LocalObjective, LocalUpdate
 from flockwise.privacy.gate import Gate
 from flockwise.privacy.ledger import MemoryLedger
 from flockwise.privacy.noise import SimulatedNoise
-from flockwise.privacy.rehearsal import replay
 from flockwise.randomness.clocks import NEVER
 
 RETURN, ARRIVAL, TICK = range(3)
@@ -53,24 +50,19 @@ class SimulatedClock:
         return None if time == NEVER else time
 
 
-class DescentRun:
-    """Drives n agents by events; slow, and plain to read."""
+class DescentRun(ClockedRun):
+    """Drives n agents by events."""
 
-    def __init__(
-        self, rule: Descent, settings: RunSettings, state: Mapping[str, NDArray[Any]] | None = None
-    ) -> None:
-        self._descent = rule
-        self._settings = settings
-        self._ids = rule.ids.tolist()
-        self._table = settings.conditions.table(rule.ids)
-        self._seed = np.uint64(settings.seed)
+    def __init__(self, rule: Descent, settings: RunSettings, state: State | None = None) -> None:
+        super().__init__(rule, settings)
+        self._descent, self._ids = rule, rule.ids.tolist()
         self._now = -1
         self._events: list[tuple[int, int, int, int, Any]] = []
         self._n_events = 0
         self._vectors = 0
         self._restored = None if state is None else DescentState.from_arrays(state)
         self._agents = [self._make_agent(i) for i in range(rule.n_agents)]
-        self._sent = [appearance(self._table, self._seed, number) for number in self._ids]
+        self._sent = [appearance(self.table, self.seed, number) for number in self._ids]
         noise = rule.noise
         self._tail_start = 0 if noise is None else noise.tail_start
         self._tail_sums = None if noise is None else np.zeros(rule.start.shape)
@@ -99,26 +91,12 @@ class DescentRun:
         self._now = max(self._now, until)
         return self.status(until)
 
-    def status(self, until: int) -> Status:
-        next_tick = int(self.next_ticks.min())
-        return Status(next_tick > until, int(self.updates.sum()), next_tick)
-
-    def time_of_tick(self, left: int) -> int:
-        clocks = self._descent.ids, self.next_ticks, self.updates
-        return time_of_tick(left, self._table, self._settings.seed, self._settings.limit, *clocks)
-
-    def measure(self, judge: Judge) -> Sums:
-        return Sums.of(judge(self._shown()))
-
-    def result(self) -> Result:
-        return Result(self._shown(), self.updates)
-
     @property
     def models(self) -> NDArray[Any]:
         return np.stack([agent.model for agent in self._agents])
 
-    def _shown(self) -> NDArray[Any]:
-        """What the agents have to show: in a private run, the averages of what they released of late."""
+    def shown_models(self) -> NDArray[Any]:
+        """In a private run, the averages of the agents' later releases."""
         if self._tail_sums is None:
             return self.models
         return tail_averages(self.models, self.updates, self._tail_start, self._tail_sums)
@@ -132,20 +110,20 @@ class DescentRun:
         ticks = [NEVER if agent.next_tick is None else agent.next_tick for agent in self._agents]
         return np.array(ticks, np.int64)
 
-    def sent(self, until: int) -> tuple[int, int]:
-        """Models sent along an edge up to now, lost ones included, counted one by one."""
+    def vectors_sent(self, until: int) -> int:
+        """Counted one by one, with the start of every agent that has appeared."""
         count = self._vectors
         if not self._descent.start_is_public:
-            starts = [appearance(self._table, self._seed, number) for number in self._ids]
+            starts = [appearance(self.table, self.seed, number) for number in self._ids]
             count += sum(
                 len(agent.neighbors)
                 for agent, time in zip(self._agents, starts, strict=True)
                 if time <= until
             )
-        return count, count * self._descent.start[0].nbytes
+        return count
 
     def state(self) -> dict[str, NDArray[Any]]:
-        mail = None if self._settings.conditions.are_ideal else self._mail_state()
+        mail = None if self.settings.conditions.are_ideal else self._mail_state()
         state = DescentState(self.models, self.next_ticks, self.updates, mail, self._tail_sums)
         return state.to_arrays() | {"vectors": np.array(self._vectors)}
 
@@ -156,7 +134,7 @@ class DescentRun:
             LocalUpdate(objective, float(descent.step_sizes[i]), float(descent.pulls[i])),
             descent.start[i],
             descent.edges.around(i),
-            SimulatedClock(self._table, self._seed, self._ids[i], self._settings.limit),
+            SimulatedClock(self.table, self.seed, self._ids[i], self.settings.limit),
             self._make_releases(i, objective),
         )
 
@@ -177,8 +155,8 @@ class DescentRun:
         ledger, state = MemoryLedger(str(self._ids[i])), self._restored
         done = 0 if state is None else int(state.updates[i])
         released = self._descent.start[i] if state is None else state.models[i]
-        replay(ledger, plan, noise.events_of(i, noise.n_before + done), released)
-        gate = Gate(plan, ledger, SimulatedNoise(int(self._seed), self._ids[i]), start=self._descent.start[i])
+        ledger.restore(plan.to_json(), noise.events_of(i, noise.n_before + done), released)
+        gate = Gate(plan, ledger, SimulatedNoise(int(self.seed), self._ids[i]), start=self._descent.start[i])
         return GradientReleases(gate, objective, noise.clip)
 
     def _neighbors_of(self, i: int) -> list[int]:
@@ -193,10 +171,10 @@ class DescentRun:
             self._push(agent.next_tick, TICK, i)
 
     def _schedule_returns(self, i: int, after: int, until: int) -> None:
-        time = next_return(self._table, self._seed, self._ids[i], after, until)
+        time = next_return(self.table, self.seed, self._ids[i], after, until)
         while time < NEVER:
             self._push(time, RETURN, i)
-            time = next_return(self._table, self._seed, self._ids[i], time, until)
+            time = next_return(self.table, self.seed, self._ids[i], time, until)
 
     def _send_starts(self) -> None:
         """Message 0: known without a message if it is public, else broadcast when the agent appears."""
@@ -211,7 +189,7 @@ class DescentRun:
 
     def _post(self, i: int, message: Message, now: int) -> None:
         for j in self._neighbors_of(i):
-            time = arrival(self._table, self._seed, self._ids[i], message.number, self._ids[j], now)
+            time = arrival(self.table, self.seed, self._ids[i], message.number, self._ids[j], now)
             if time < NEVER:
                 self._push(time, ARRIVAL, j, message)
 
@@ -228,7 +206,7 @@ class DescentRun:
     def _come_back(self, i: int, now: int) -> None:
         """Every neighbor that is online hands over its last model at once."""
         for j in self._neighbors_of(i):
-            if self._sent[j] < now and is_online(self._table, self._seed, self._ids[j], now):
+            if self._sent[j] < now and is_online(self.table, self.seed, self._ids[j], now):
                 self._vectors += 1
                 self._agents[i].on_message(self._agents[j].last_message(), now)
 

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.engine.base import Judge, Result, RunSettings, Status, Sums
+from flockwise.engine.base import ClockedRun, RunSettings, State, Status
 from flockwise.engine.meetings_state import NOBODY, MeetingsState, check_ideal, chosen_edge
-from flockwise.engine.schedule import time_of_tick
 from flockwise.engine.state import reverse_edges
 from flockwise.method.admm import COPY, OWN, agree, part_of, vectors_sent
 from flockwise.method.rules import Meetings
 from flockwise.randomness.clocks import NEVER, tick_gap
 
 
-class MeetingsRun:
-    """A queue of ticks, ties to the lower agent number; slow, and plain to read."""
+class MeetingsRun(ClockedRun):
+    """A queue of ticks; of equal ones the lower agent number comes first."""
 
-    def __init__(
-        self, rule: Meetings, settings: RunSettings, state: Mapping[str, NDArray[Any]] | None = None
-    ) -> None:
+    def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:
         check_ideal(settings.conditions)
-        self._meetings, self._settings = rule, settings
-        self._seed, self._limit = np.uint64(settings.seed), settings.limit
-        self._ids = rule.ids.tolist()
+        super().__init__(rule, settings)
+        self._meetings = rule
         self._state = MeetingsState.from_arrays(state) if state else MeetingsState.begin(rule, settings.seed)
         self._reverse = reverse_edges(rule.edges.offsets, rule.edges.neighbors)
         self._parts = [part_of(rule, i) for i in range(rule.n_agents)]
@@ -47,33 +42,17 @@ class MeetingsRun:
     def next_ticks(self) -> NDArray[np.int64]:
         return self._state.next_ticks
 
-    def status(self, until: int) -> Status:
-        next_tick = int(self.next_ticks.min())
-        return Status(next_tick > until, int(self.updates.sum()), next_tick)
-
     def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
         """Do all ticks up to `until`."""
         while self._queue and self._queue[0][0] <= until:
             _, agent = heapq.heappop(self._queue)
-            offsets, number = self._meetings.edges.offsets, self._ids[agent]
-            self.meet(agent, chosen_edge(self._seed, number, self.updates[agent], offsets, agent))
+            offsets, number = self._meetings.edges.offsets, self.ids[agent]
+            self.meet(agent, chosen_edge(self.seed, number, self.updates[agent], offsets, agent))
             self._schedule(agent)
         return self.status(until)
 
-    def time_of_tick(self, left: int) -> int:
-        table = self._settings.conditions.table(self._meetings.ids)
-        clocks = self._meetings.ids, self.next_ticks, self.updates
-        return time_of_tick(left, table, self._settings.seed, self._limit, *clocks)
-
-    def measure(self, judge: Judge) -> Sums:
-        return Sums.of(judge(self.models))
-
-    def sent(self, until: int) -> tuple[int, int]:
-        count = vectors_sent(self._meetings, self.updates)
-        return count, count * self.models.shape[1] * self.models.dtype.itemsize
-
-    def result(self) -> Result:
-        return Result(self.models.copy(), self.updates.copy())
+    def vectors_sent(self, until: int) -> int:
+        return vectors_sent(self._meetings, self.updates)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return self._state._asdict()
@@ -106,8 +85,8 @@ class MeetingsRun:
 
     def _schedule(self, agent: int) -> None:
         self.updates[agent] += 1
-        if self.updates[agent] >= self._limit:
+        if self.updates[agent] >= self.settings.limit:
             self.next_ticks[agent] = NEVER
             return
-        self.next_ticks[agent] += tick_gap(self._seed, self._ids[agent], self.updates[agent])
+        self.next_ticks[agent] += tick_gap(self.seed, self.ids[agent], self.updates[agent])
         heapq.heappush(self._queue, (int(self.next_ticks[agent]), agent))

@@ -15,7 +15,7 @@ from numba import get_num_threads, set_num_threads
 from flockwise import Budget, Objective, Problem, angular_graph, linear_classification
 from flockwise.method import PublicFacts, candidates
 from flockwise.planner import plan_run
-from flockwise.planner.outcome import outcome
+from flockwise.planner.trials import outcome
 from flockwise.results.metrics import agent_metrics
 from flockwise.solve import solve_local_models
 

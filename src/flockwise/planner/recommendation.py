@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from flockwise.method import Candidate, PublicFacts, candidates
-from flockwise.planner.expectation import Expectation, local_metric, trial
-from flockwise.planner.facts import facts_of_part
 from flockwise.planner.field import SmoothField
-from flockwise.planner.sampling import agents_to_simulate, graph_of
-from flockwise.planner.twins import plausible_shares, twins
+from flockwise.planner.trials import Expectation, local_metric, trial
+from flockwise.planner.twins import agents_to_simulate, facts_of_part, graph_of, plausible_shares, twins
 
 # What makes a run worth its while: half a point of accuracy, or half a percent of the RMSE.
 WORTH: Final = 0.005

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.data import Population
+from flockwise.graph import SimilarityGraph
 from flockwise.method import PublicFacts
 from flockwise.objective import Problem
-from flockwise.planner.facts import problem_with
 from flockwise.planner.field import SmoothField
+from flockwise.privacy.budget import Budget
 
 # How much of a model's power varies along the graph; the rest is the agent's own.
 SHARES: Final = (1.0, 0.5, 0.0)
@@ -22,6 +24,8 @@ TEST_SAMPLES: Final = 300
 FIRST_SEED: Final = 1_000_000
 # Standard deviation of a score θᵀx: about 5 % of two classes' labels are then on the wrong side.
 SCORE_SPREAD: Final = 10.0
+# Of a larger network a part stands for the whole.
+MOST_AGENTS: Final = 400
 
 
 class Twin(NamedTuple):
@@ -31,6 +35,52 @@ class Twin(NamedTuple):
     test: Population
     share: float
     seed: int
+
+
+def graph_of(facts: PublicFacts) -> SimilarityGraph:
+    """The graph, or one without edges where there is none."""
+    if facts.graph is not None:
+        return facts.graph
+    return SimilarityGraph.from_edges(facts.n_agents, np.empty((0, 2), np.int64), source="random")
+
+
+def agents_to_simulate(facts: PublicFacts) -> NDArray[np.int64]:
+    """Everyone, or 400 agents around a random one, so most neighbors of each are among them.
+
+    Of those outside the one with the largest weights to those inside joins next. A network of 400
+    smooths less noise away than a larger one, so a plan made with it promises too little.
+    """
+    graph = graph_of(facts)
+    if graph.n_agents <= MOST_AGENTS:
+        return np.arange(graph.n_agents)
+    weights_inside = np.zeros(graph.n_agents)
+    agent = int(np.random.default_rng(FIRST_SEED).integers(graph.n_agents))
+    inside: list[int] = []
+    while len(inside) < MOST_AGENTS:
+        inside.append(agent)
+        neighbors, weights = graph.neighbors_of(agent)
+        weights_inside[neighbors] += weights
+        weights_inside[inside] = -1.0
+        agent = int(np.argmax(weights_inside))
+    return np.sort(np.array(inside))
+
+
+def facts_of_part(facts: PublicFacts, agents: NDArray[np.int64]) -> PublicFacts:
+    """Those of some agents, with the edges between them."""
+    graph, budgets, l2 = facts.graph, facts.budgets, facts.objective.l2
+    if graph is not None:
+        graph = SimilarityGraph.from_scipy(graph.to_scipy()[agents][:, agents], source=graph.source)
+    if not isinstance(budgets, Budget):
+        budgets = tuple(budgets[agent] for agent in agents)
+    if isinstance(l2, tuple):
+        l2 = tuple(l2[agent] for agent in agents)
+    return replace(
+        facts,
+        sample_counts=facts.sample_counts[agents],
+        graph=graph,
+        budgets=budgets,
+        objective=replace(facts.objective, l2=l2),
+    )
 
 
 def plausible_shares(facts: PublicFacts, field: SmoothField) -> tuple[float, ...]:
@@ -55,7 +105,7 @@ def _twin(facts: PublicFacts, field: SmoothField, share: float, seed: int) -> Tw
     models /= np.linalg.norm(models, axis=1, keepdims=True) / np.sqrt(facts.objective.loss.outputs)
     population = _samples(facts, models, facts.sample_counts, generator)
     test = _samples(facts, models, np.full(facts.n_agents, TEST_SAMPLES), generator)
-    return Twin(problem_with(facts, population), test, share, seed)
+    return Twin(Problem(population, facts.graph, facts.objective), test, share, seed)
 
 
 def _samples(

@@ -5,7 +5,7 @@ import pytest
 
 from flockwise import Budget, Huber, Objective, Problem, angular_graph
 from flockwise.method import PublicFacts
-from flockwise.planner.facts import facts_of_part
+from flockwise.planner.twins import facts_of_part
 
 
 def test_a_network_with_other_samples_has_the_same_facts(ring, problem):

@@ -10,8 +10,7 @@ from flockwise import Budget, SimilarityGraph
 from flockwise.graph.randomized import random_graph
 from flockwise.method import PublicFacts, ReleaseOnce
 from flockwise.planner import plan_run
-from flockwise.planner.document import document
-from flockwise.planner.words import advice, basis
+from flockwise.planner.words import advice, basis, document
 
 pytestmark = pytest.mark.paper
 

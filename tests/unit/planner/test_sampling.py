@@ -5,28 +5,28 @@ from dataclasses import replace
 import numpy as np
 
 from flockwise import SimilarityGraph
-from flockwise.planner.sampling import LARGEST, agents_to_simulate, graph_of
+from flockwise.planner.twins import MOST_AGENTS, agents_to_simulate, graph_of
 
 
 def test_a_small_network_is_simulated_whole(facts, ring):
-    assert agents_to_simulate(facts(ring(LARGEST, 2))).tolist() == list(range(LARGEST))
+    assert agents_to_simulate(facts(ring(MOST_AGENTS, 2))).tolist() == list(range(MOST_AGENTS))
 
 
 def test_of_a_large_ring_neighbors_are_taken(facts, ring):
     graph = ring(3000, 3)
     inside = agents_to_simulate(facts(graph))
-    assert len(set(inside.tolist())) == LARGEST
+    assert len(set(inside.tolist())) == MOST_AGENTS
     # All but those at the two ends have all their neighbors inside.
     kept = graph.to_scipy()[inside][:, inside]
-    assert (np.diff(kept.indptr) == 6).sum() >= LARGEST - 6
+    assert (np.diff(kept.indptr) == 6).sum() >= MOST_AGENTS - 6
 
 
 def test_agents_without_neighbors_are_taken_too(facts):
     graph = SimilarityGraph.from_edges(1000, np.array([[0, 1]]))
-    assert len(agents_to_simulate(facts(graph))) == LARGEST
+    assert len(agents_to_simulate(facts(graph))) == MOST_AGENTS
 
 
 def test_agents_without_a_graph_are_taken_too(facts, ring):
     alone = replace(facts(ring(1000, 1)), graph=None)
-    assert len(agents_to_simulate(alone)) == LARGEST
+    assert len(agents_to_simulate(alone)) == MOST_AGENTS
     assert graph_of(alone).n_edges == 0

@@ -1,4 +1,4 @@
-"""What a candidate is worth on the twins."""
+"""Candidates on twins: one trial each, and what they are worth on average."""
 
 from __future__ import annotations
 
@@ -10,11 +10,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.engine import simulate
 from flockwise.method import Candidate
-from flockwise.planner.outcome import outcome
+from flockwise.method.base import check_method, check_prepared
+from flockwise.method.rules import Descent, LocalAnchors
+from flockwise.method.smoothing import propagate
+from flockwise.objective import Problem
 from flockwise.planner.twins import Twin
+from flockwise.privacy.guarantee import Guarantee
 from flockwise.results.metrics import agent_metrics, mean_metric
 from flockwise.solve import solve_local_models
+
+
+class TrialOutcome(NamedTuple):
+    """Models kept and models released, noise over sensitivity, and all that was sent."""
+
+    own: NDArray[Any]
+    released: NDArray[Any] | None = None
+    noise: float = math.nan
+    vectors: int = 0
+    bytes: int = 0
 
 
 class Trial(NamedTuple):
@@ -30,6 +45,28 @@ class Trial(NamedTuple):
     noise: float
     vectors: float
     bytes: float
+
+
+def outcome(candidate: Candidate, problem: Problem, seed: int) -> TrialOutcome:
+    """A run of the candidate; smoothing, which tends to the same end on every path, is solved at once."""
+    problem, method = candidate.problem(problem), candidate.method
+    if candidate.sends_nothing:
+        return TrialOutcome(np.asarray(simulate(problem, method, seed=seed).models))
+    check_method(method, problem)
+    prepared = method.prepare(problem, seed)
+    check_prepared(method, prepared)
+    rule = prepared.rule
+    if isinstance(rule, Descent) and isinstance(rule.local, LocalAnchors):
+        models = propagate(problem.neighbors, rule.local.anchors, rule.pulls)
+        own, noise = prepared.finish(models, None), _noise(prepared.guarantee)
+        # The release itself, and a message after each update.
+        vectors = (1 + candidate.stops["updates"]) * len(rule.edges.neighbors)
+        return TrialOutcome(own, models, noise, vectors, vectors * models[0].nbytes)
+    # A twin is small: threads would wait for each other for longer than they work.
+    options = {"threads": 1, "record_every": None} if candidate.stops else {}
+    run = simulate(problem, method, seed=seed, **options, **candidate.stops)
+    own, released = np.asarray(run.own_models), np.asarray(run.models)
+    return TrialOutcome(own, released, _noise(run.guarantee), run.final.vectors, run.final.bytes)
 
 
 def trial(candidate: Candidate, twin: Twin, local: float) -> Trial:
@@ -55,6 +92,11 @@ def local_metric(twin: Twin) -> float:
 
 def _metric(twin: Twin, models: NDArray[Any]) -> float:
     return mean_metric(agent_metrics(twin.problem.loss, twin.test, models))
+
+
+def _noise(guarantee: Guarantee | None) -> float:
+    multiplier = None if guarantee is None else guarantee.noise_multiplier
+    return math.nan if multiplier is None else multiplier
 
 
 @dataclass(frozen=True)

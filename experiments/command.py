@@ -17,11 +17,11 @@ from experiments.result import Result
 from experiments.scale import Scale
 from experiments.story import numbers_text, tell
 from experiments.workbook import Workbook
-from flockwise.cli.console import RESULTS, progress_bar, say, say_error, step, version
-from flockwise.cli.files import output_folder, write_json
+from flockwise import __version__
+from flockwise.cli.console import RESULTS, output_folder, progress_bar, say, say_error, step
 from flockwise.cli.interrupt import INTERRUPTED, stop_on_interrupt
 from flockwise.errors import ConfigError, FlockwiseError
-from flockwise.files import write_whole
+from flockwise.files import write_json, write_whole
 from flockwise.report.plots import Picture
 from flockwise.report.svg import PIXELS_PER_INCH, save_picture
 
@@ -87,7 +87,7 @@ def _run(module: Any, folder: Path, quick: bool) -> dict[str, Any]:
 
         book = Workbook(folder, f"{module.NAME}-quick" if quick else module.NAME, report)
         result = module.run(Scale(quick), book)
-    about = {"quick": quick, "seconds": round(book.seconds, 1), "version": version()}
+    about = {"quick": quick, "seconds": round(book.seconds, 1), "version": __version__}
     document = result.document() | about
     _save_picture(module, result, folder)
     # Last: where there is a document, there is all that belongs to it.
@@ -122,7 +122,7 @@ def _write_report(folder: Path, known: Sequence[str]) -> None:
                 say_error(f"left out: {module.NAME}.json lacks what is told now; run {module.NAME} again")
                 continue
             sections.append(ExperimentSection(module.TITLE, story, module.CAPTION, figure, document))
-        Reproduction(sections, version()).write(folder / "report.html")
+        Reproduction(sections, __version__).write(folder / "report.html")
 
 
 def _write_story(folder: Path, known: Sequence[str], file: Path) -> None:

@@ -9,7 +9,6 @@ import typer
 
 from flockwise.cli.console import say
 from flockwise.errors import NetworkError
-from flockwise.files import write_whole
 
 agent = typer.Typer(no_args_is_help=True, help="Run an agent of a real network on this machine.")
 
@@ -35,16 +34,15 @@ def request(
 ) -> None:
     """Make a new agent's keys on this device, and a request for the network's authority to sign.
 
-    The private keys stay in FOLDER. Send FOLDER/request.json to who runs the network.
+    The private keys stay in FOLDER. Send FOLDER/request.json to the people who run the network.
     """
     from flockwise.net.joining import make_request
 
     file = folder / "request.json"
     if file.exists():
         raise NetworkError(f"{file}: there is a request already; send it, or remove the folder")
-    data = make_request(folder, network, name, address)
-    write_whole(file, lambda part: part.write_bytes(data))
-    say(f"Send {file} to who runs the network; the private keys stay in {folder}.")
+    file.write_bytes(make_request(folder, network, name, address))
+    say(f"Send {file} to the people who run the network; the private keys stay in {folder}.")
 
 
 @agent.command()

@@ -7,31 +7,50 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from flockwise.cli.console import say_error, version
+import flockwise
+from flockwise.cli.console import say_error
 from flockwise.errors import FlockwiseError
 
-COMMANDS = ("demo", "simulate", "reproduce", "plan", "audit", "ledger", "network", "agent", "bench")
+# Each command is `flockwise.cli.NAME.NAME`. The words beside it are how its own help begins.
+COMMANDS = {
+    "demo": "See agents learn alone, together, and together in private: the paper's synthetic task.",
+    "simulate": "Run a method on your data.",
+    "reproduce": "Run the paper's experiments and put each published value beside ours.",
+    "plan": "See what a budget buys: the least noise under every accountant, or the best method (--problem).",
+    "audit": "Attack every mechanism and compare.",
+    "ledger": "Look into the ledgers of real agents.",
+    "network": "Make, run and watch a network of real agents.",
+    "agent": "Run an agent of a real network on this machine.",
+    "bench": "Measure the engine and the network on this machine.",
+}
 
 
 class Commands(TyperGroup):
-    """Each command is `flockwise.cli.NAME.NAME`, imported when it is asked for: `plan` needs no compiler."""
+    """Imports a command when it runs: help needs no compiler, and no command needs those of the others."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return None
-        found = getattr(importlib.import_module(f"flockwise.cli.{cmd_name}"), cmd_name)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False)
-            alone.command(cmd_name)(found)
-            found = alone
-        command = typer.main.get_command(found)
-        command.name = cmd_name
-        return command
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and load_command(found.name), rest
+
+
+def load_command(name: str) -> Any:
+    """The command itself, in the place of its line of help."""
+    found = getattr(importlib.import_module(f"flockwise.cli.{name}"), name)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(found)
+        found = alone
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
 
 
 app = typer.Typer(
@@ -45,7 +64,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"flockwise {version()}")
+        typer.echo(f"flockwise {flockwise.__version__}")
         raise typer.Exit
 
 
@@ -56,11 +75,11 @@ def _options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version it is."),
     ] = False,
 ) -> None:
-    """What holds for every command; --version has acted by the time this is called."""
+    """Options of every command. --version has acted by the time this is called."""
 
 
 def main() -> None:
-    """Run the command line; what Flockwise refuses ends it with a line and code 1, not with a traceback."""
+    """Run the command line. What Flockwise refuses ends it with a line and code 1, not with a traceback."""
     try:
         app()
     except FlockwiseError as error:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from flockwise.cli.console import RESULTS, progress_bar, say, say_error
-from flockwise.cli.files import write_json
+from flockwise.audit import every_attack
+from flockwise.cli.console import print_table, progress_bar, say, say_error
+from flockwise.files import write_json
 from flockwise.privacy.audit import CONFIDENCE, Attack, Row, audit_one, failed
 
 
@@ -34,16 +34,14 @@ def audit(
             rows.append(audit_one(attack, n_rows=len(attacks), number=number, seed=seed, share=runs))
     if json is not None:
         write_json(json, {"rows": [row.document() for row in rows]})
-    RESULTS.print(_table(rows))
+    headings = ("mechanism", "updates", "δ", "claimed ε", "measured ≥", "share", "runs", "verdict")
+    print_table(headings, map(_cells, rows), words=("mechanism", "verdict"))
     _explain(rows)
     if failed(rows):
         raise typer.Exit(1)
 
 
 def _attacks() -> list[Attack]:
-    # The engines bring a compiler along, which `flockwise --help` should not wait for.
-    from flockwise.audit import every_attack
-
     has_secure_noise = importlib.util.find_spec("opendp") is not None
     if not has_secure_noise:
         say("Left out: secure noise, which real agents use. Install flockwise[secure] to attack it as well.")
@@ -54,24 +52,17 @@ def _updates(count: int) -> str:
     return "1 update" if count == 1 else f"{count} updates"
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("mechanism", no_wrap=True)
-    for heading in ("updates", "δ", "claimed ε", "measured ≥", "share", "runs"):
-        table.add_column(heading, justify="right")
-    table.add_column("verdict")
-    for row in rows:
-        table.add_row(
-            row.mechanism,
-            str(row.updates),
-            f"{row.delta:g}",
-            f"{row.claimed_epsilon:.3f}",
-            f"{row.lower_bound:.3f}",
-            f"{row.lower_bound / row.claimed_epsilon:.0%}",
-            f"{row.runs:,}",
-            Text("holds", style="green") if row.holds else Text("LEAKS", style="bold red"),
-        )
-    return table
+def _cells(row: Row) -> tuple[str | Text, ...]:
+    return (
+        row.mechanism,
+        str(row.updates),
+        f"{row.delta:g}",
+        f"{row.claimed_epsilon:.3f}",
+        f"{row.lower_bound:.3f}",
+        f"{row.lower_bound / row.claimed_epsilon:.0%}",
+        f"{row.runs:,}",
+        Text("holds", style="green") if row.holds else Text("LEAKS", style="bold red"),
+    )
 
 
 def _explain(rows: Sequence[Row]) -> None:

@@ -6,29 +6,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from flockwise.cli.console import RESULTS, step
-from flockwise.cli.files import write_json
-from flockwise.cli.repository import load
+from flockwise.cli.console import RESULTS, print_table, step
+from flockwise.cli.reproduce import load
+from flockwise.files import write_json
 
 bench = typer.Typer(no_args_is_help=True, help="Measure the engine and the network on this machine.")
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the numbers to this file.")]
 
 
-def _run(name: str, **options: Any) -> dict[str, Any]:
+def _measure(name: str, json_file: Path | None, **options: Any) -> None:
     program = load(f"benchmarks.{name}")
     with step(f"measuring {name}: nothing else should run on this machine"):
-        return program.run(**options)
-
-
-def _show(result: dict[str, Any], json_file: Path | None) -> None:
-    table = Table("what", "measured", box=None, pad_edge=False, header_style="bold")
-    for name, value in result.items():
-        if not isinstance(value, list):
-            table.add_row(name, f"{value:,.4g}" if isinstance(value, float) else f"{value:,}")
-    RESULTS.print(table)
+        result = program.run(**options)
+    numbers = ((key, value) for key, value in result.items() if not isinstance(value, list))
+    rows = [(key, f"{value:,.4g}" if isinstance(value, float) else f"{value:,}") for key, value in numbers]
+    print_table(("what", "measured"), rows, words=("what", "measured"))
     for row in result.get("rows", []):
         RESULTS.print("  ".join(f"{k} {v:,.4g}" for k, v in row.items()))
     if json_file is not None:
@@ -44,13 +38,13 @@ def engine(
     json_file: JsonFile = None,
 ) -> None:
     """Updates a second, as a share of the memory bandwidth and against a NumPy loop, in one run."""
-    _show(_run("engine", agents=agents, dimension=dimension, degree=degree, threads=threads), json_file)
+    _measure("engine", json_file, agents=agents, dimension=dimension, degree=degree, threads=threads)
 
 
 @bench.command()
 def growth(json_file: JsonFile = None) -> None:
     """What one update costs, and the memory, at 10 thousand, 100 thousand and a million agents."""
-    _show(_run("growth"), json_file)
+    _measure("growth", json_file)
 
 
 @bench.command()
@@ -65,8 +59,9 @@ def network(
     json_file: JsonFile = None,
 ) -> None:
     """Real agents in real processes: time to start, messages delivered, latency, and what an agent costs."""
-    measured = _run(
+    _measure(
         "network",
+        json_file,
         agents=agents,
         degree=degree,
         dimension=dimension,
@@ -75,4 +70,3 @@ def network(
         rate=rate,
         private=private,
     )
-    _show(measured, json_file)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flockwise.cli.console import RESULTS, progress_bar, results_table, step, version
-from flockwise.cli.files import output_folder
-from flockwise.cli.output import say_where, write_report
+import flockwise
+from flockwise.cli.console import output_folder, progress_bar, step
+from flockwise.cli.output import show_report
 from flockwise.data import LinearTask, linear_classification
 from flockwise.engine import simulate
 from flockwise.graph import angular_graph
@@ -49,20 +49,18 @@ def demo(
         title=f"{agents} agents learn a model each",
         comparison=comparison,
         data_description=(
-            "The synthetic task: every agent separates points by a line of its own; agents with similar "
+            "The synthetic task: every agent separates samples by a line of its own; agents with similar "
             "lines are neighbors. 5 % of the training labels are wrong, the test labels are clean"
         ),
         settings=_settings(agents, dimension, seed),
-        version=version(),
+        version=flockwise.__version__,
         choice=choice,
         choice_description=(
             f"Mean over agents and {VALIDATION_INSTANCES} validation instances, which are drawn with other "
             "seeds; the test samples have no part in it."
         ),
     )
-    write_report(folder, page, seed, task.targets)
-    RESULTS.print(results_table(comparison))
-    say_where(folder, comparison)
+    show_report(folder, page, seed, task.targets)
 
 
 def _instance(agents: int, dimension: int, seed: int) -> tuple[LinearTask, Problem]:
@@ -82,17 +80,15 @@ def _compare(task: LinearTask, problem: Problem, seed: int) -> Comparison:
     options: dict[str, Any] = {"test": task.test, "seed": seed, "record_every": RECORD_EVERY}
     with step("learning alone, and one model for all"):
         runs = [simulate(problem, method, test=task.test) for method in (Local(), Global())]
-    for words, method in (
-        ("learning together: coordinate descent", CoordinateDescent()),
-        ("smoothing local models: propagation", ModelPropagation()),
+    private = ReleaseOnce(Budget(EPSILON, default_delta(problem.sample_cap)))
+    for words, method, updates in (
+        ("learning together: coordinate descent", CoordinateDescent(), UPDATES),
+        ("smoothing local models: propagation", ModelPropagation(), UPDATES),
+        ("learning privately: one release each, smoothed", private, PRIVATE_UPDATES),
     ):
         with progress_bar(words, "ticks") as progress:
-            ticks = UPDATES * problem.n_agents
+            ticks = updates * problem.n_agents
             runs.append(simulate(problem, method, ticks=ticks, progress=progress, **options))
-    with progress_bar("learning privately: one release each, smoothed", "ticks") as progress:
-        private = ReleaseOnce(Budget(EPSILON, default_delta(problem.sample_cap)))
-        ticks = PRIVATE_UPDATES * problem.n_agents
-        runs.append(simulate(problem, private, ticks=ticks, progress=progress, **options))
     return Comparison.of(problem, *runs)
 
 

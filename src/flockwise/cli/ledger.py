@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from flockwise.cli.console import RESULTS
-from flockwise.cli.files import write_json
+from flockwise.cli.console import RESULTS, print_table
 from flockwise.errors import LedgerError, PrivacyError
-from flockwise.privacy.entries import Entry
+from flockwise.files import write_json
 from flockwise.privacy.gate import check_entries
-from flockwise.privacy.ledger_file import NAME, read_statement
+from flockwise.privacy.ledger import NAME, Entry, read_statement
 from flockwise.privacy.plan import Plan
 
 SHOWN_ENTRIES = 20
@@ -90,7 +89,8 @@ class View:
             return
         RESULTS.print(Text.assemble(("intact  ", "green"), self._summary()), soft_wrap=True)
         if self.entries:
-            RESULTS.print(self._table())
+            headings = ("release", "when", "event", "sensitivity", "noise sd", "bytes", "ε so far")
+            print_table(headings, self._rows(), words=("when", "event"))
 
     def _summary(self) -> str:
         if self.plan is None:
@@ -104,29 +104,20 @@ class View:
         )
         return f"{summary}, {n_lost} of them lost without a message" if n_lost else summary
 
-    def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in ("release", "when", "event", "sensitivity", "noise sd", "bytes", "ε so far"):
-            table.add_column(heading, justify="left" if heading in ("when", "event") else "right")
+    def _rows(self) -> Iterator[tuple[str, ...]]:
         n_hidden = max(len(self.entries) - SHOWN_ENTRIES, 0)
         if n_hidden:
-            table.add_row("…", f"{n_hidden:,} earlier ones, in --json", *[""] * 5, style="dim")
-        for entry in self.entries[n_hidden:]:
-            event = entry.event
-            table.add_row(
-                str(entry.number),
-                entry.recorded,
-                event.name,
-                f"{event.sensitivity:.4g}",
-                f"{event.noise_std:.4g}",
-                "lost" if entry.payload is None else f"{len(entry.payload):,}",
-                f"{self._epsilon_after(entry):.4g}",
+            yield "…", f"{n_hidden:,} earlier ones, in --json"
+        for entry in map(self._entry, self.entries[n_hidden:]):
+            yield (
+                str(entry["number"]),
+                entry["recorded"],
+                entry["mechanism"],
+                f"{entry['sensitivity']:.4g}",
+                f"{entry['noise_std']:.4g}",
+                "lost" if entry["bytes"] is None else f"{entry['bytes']:,}",
+                f"{entry['epsilon_so_far']:.4g}",
             )
-        return table
-
-    def _epsilon_after(self, entry: Entry) -> float:
-        assert self.plan is not None  # nothing is entered before something is granted
-        return self.plan.epsilon_after(entry.number)
 
     def document(self) -> dict[str, Any]:
         """The same for programs."""
@@ -139,10 +130,11 @@ class View:
             "epsilon": None if budget is None else budget.epsilon,
             "delta": None if budget is None else budget.delta,
             "epsilon_spent": None if self.problems else self.epsilon_spent,
-            "entries": [self._row(entry) for entry in self.entries],
+            "entries": [self._entry(entry) for entry in self.entries],
         }
 
-    def _row(self, entry: Entry) -> dict[str, Any]:
+    def _entry(self, entry: Entry) -> dict[str, Any]:
+        assert self.plan is not None  # nothing is entered before something is granted
         return {
             "number": entry.number,
             "recorded": entry.recorded,
@@ -152,5 +144,5 @@ class View:
             "noise_std": entry.event.noise_std,
             "grid": entry.event.grid,
             "bytes": None if entry.payload is None else len(entry.payload),
-            "epsilon_so_far": self._epsilon_after(entry),
+            "epsilon_so_far": self.plan.epsilon_after(entry.number),
         }

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from flockwise.cli.console import RESULTS, say, step
-from flockwise.errors import ConfigError, NetworkError
+from flockwise.cli.console import RESULTS, print_table, say, step
+from flockwise.errors import ConfigError
 
 network = typer.Typer(no_args_is_help=True, help="Make, run and watch a network of real agents.")
 
@@ -93,7 +92,7 @@ def status(
     if as_json:
         typer.echo(json_text.dumps({"agents": agents, "connections": refused, "guarantee": promise}))
     else:
-        RESULTS.print(_table(agents))
+        _show(agents)
         if any(refused.values()):
             RESULTS.print(
                 f"connections refused: {refused['refused']:,}, of strangers: {refused['strangers']:,}"
@@ -112,13 +111,9 @@ def enroll(
     """Admit one more agent. Its neighbors get a new roster; those that run take it over at once."""
     from flockwise.net.joining import answer_request
 
-    try:
-        data = request.read_bytes()
-    except OSError as error:
-        raise NetworkError(f"{request}: cannot be read ({error.strerror})") from None
-    name = answer_request(folder, data, address, dict(map(_edge, neighbor)), reply)
+    name = answer_request(folder, request.read_bytes(), address, dict(map(_edge, neighbor)), reply)
     say(f"Agent {name} is in the network. Send {reply} back to its device, and there:")
-    say(f"    flockwise agent accept FOLDER {reply.name} --data POINTS.npz")
+    say(f"    flockwise agent accept FOLDER {reply.name} --data SAMPLES.npz")
 
 
 def _edge(text: str) -> tuple[str, float]:
@@ -133,37 +128,31 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _table(agents: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("agent", "state"):
-        table.add_column(heading)
-    for heading in ("updates", "releases", "ε spent", "neighbors up", "dropped", "last release"):
-        table.add_column(heading, justify="right")
-    talks = any(agent["rounds"] is not None for agent in agents)
-    if talks:
-        table.add_column("rounds", justify="right")
-    for agent in agents:
-        spent, total = agent["epsilon_spent"], agent["epsilon_total"]
-        age = agent["last_release_age_s"]
-        table.add_row(
-            agent["name"],
-            agent["state"],
-            f"{agent['updates']:,}",
-            f"{agent['releases']:,}",
-            "not private" if total is None else f"{spent or 0:.3g} of {total:.3g}",
-            str(agent["neighbors_up"]),
-            f"{sum(agent['dropped'].values()):,}",
-            "–" if age is None else _ago(age),
-            *([_rounds(agent)] if talks else []),
-        )
-    return table
+def _show(agents: list[dict[str, Any]]) -> None:
+    headings = ["agent", "state", "updates", "releases", "ε spent", "neighbors up", "dropped", "last release"]
+    if any(agent["rounds"] is not None for agent in agents):
+        headings.append("rounds")
+    rows = [_cells(agent)[: len(headings)] for agent in agents]
+    print_table(headings, rows, words=("agent", "state"))
+
+
+def _cells(agent: dict[str, Any]) -> tuple[str, ...]:
+    spent, total = agent["epsilon_spent"], agent["epsilon_total"]
+    age = agent["last_release_age_s"]
+    return (
+        agent["name"],
+        agent["state"],
+        f"{agent['updates']:,}",
+        f"{agent['releases']:,}",
+        "not private" if total is None else f"{spent or 0:.3g} of {total:.3g}",
+        str(agent["neighbors_up"]),
+        f"{sum(agent['dropped'].values()):,}",
+        "–" if age is None else f"{age:.0f} s ago" if age < 120 else f"{age / 60:.0f} min ago",
+        _rounds(agent),
+    )
 
 
 def _rounds(agent: dict[str, Any]) -> str:
     """How far its conversation has come."""
     count = "–" if agent["rounds"] is None else f"{agent['rounds']:,}"
     return f"{count} ✓" if agent["is_over"] else count
-
-
-def _ago(seconds: float) -> str:
-    return f"{seconds:.0f} s ago" if seconds < 120 else f"{seconds / 60:.0f} min ago"

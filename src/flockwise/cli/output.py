@@ -1,4 +1,4 @@
-"""What a command leaves in --out: each file whole or not at all, and no file but its own touched."""
+"""How a run ends that has a report: files in --out, a table, what is guaranteed, and where the rest is."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.cli.console import say, step
-from flockwise.cli.files import write_json
+from flockwise.cli.console import print_table, say, step
+from flockwise.files import write_json
 from flockwise.report import NOT_PRIVATE, Comparison, Page, pictures, save_picture
 
 
-def write_report(folder: Path, page: Page, seed: int, targets: NDArray[np.float64] | None) -> None:
-    """metrics.json, the pictures as files, and report.html, which is last: it is there when all is."""
+def show_report(folder: Path, page: Page, seed: int, targets: NDArray[np.float64] | None) -> None:
+    """Write metrics.json, the pictures and, when these are there, report.html; then print the results."""
+    comparison = page.comparison
     with step("drawing and writing the report"):
-        drawn = pictures(page.comparison, targets)
-        about = {"privacy": "dp" if page.comparison.guarantees else "none", "version": page.version}
-        write_json(folder / "metrics.json", page.comparison.document(seed, **about))
+        drawn = pictures(comparison, targets)
+        about = {"privacy": "dp" if comparison.guarantees else "none", "version": page.version}
+        write_json(folder / "metrics.json", comparison.document(seed, **about))
         for picture in drawn:
             save_picture(picture, folder)
         page.write(folder / "report.html", drawn)
-
-
-def say_where(folder: Path, comparison: Comparison) -> None:
-    """The end of every command with a report: what is guaranteed, and where the rest is."""
+    _print_results(comparison)
     for guarantee in comparison.guarantees.values():
         say(f"\nprivate: {guarantee.explain()}")
     if not comparison.guarantees:
@@ -32,3 +30,22 @@ def say_where(folder: Path, comparison: Comparison) -> None:
     elif len(comparison.guarantees) < len(comparison.runs):
         say("The other rows are not differentially private.")
     say(f"\nThe report is {folder / 'report.html'}")
+
+
+def _print_results(comparison: Comparison) -> None:
+    """The methods side by side."""
+    n_agents = comparison.problem.n_agents
+    word = "accuracy" if comparison.metric == "accuracy" else "RMSE"
+    headings = ("method", word, "sd", "objective", "updates/agent", "vectors/agent")
+    rows = [
+        (
+            row.name,
+            f"{row.metric:.4f}" if comparison.is_tested else "–",
+            f"{row.metric_sd:.4f}" if comparison.is_tested else "–",
+            f"{row.objective:,.4f}",
+            f"{row.updates / n_agents:,.1f}",
+            f"{row.vectors / n_agents:,.1f}",
+        )
+        for row in comparison.rows
+    ]
+    print_table(headings, rows, words=("method",))

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.table import Table
 
-from flockwise.cli.console import RESULTS, progress_bar, say
-from flockwise.cli.files import output_folder, write_json
+from flockwise.cli.console import output_folder, print_table, progress_bar, say
 from flockwise.errors import PrivacyError
+from flockwise.files import write_json
 from flockwise.privacy import MECHANISMS, Budget, Mechanism, calibrate, default_delta
 from flockwise.privacy.accounting.remark import Remark
 from flockwise.privacy.mechanisms import Norm
 
-# What is usual in each geometry; without δ only a pure mechanism is left.
+# The usual mechanism of each norm, and the pure one, which needs no δ.
 USUAL: dict[str, str] = {"l1": "laplace", "l2": "gaussian"}
 PURE: dict[str, str] = {"l1": "laplace", "l2": "knorm"}
 CURVE_POINTS = 17
@@ -49,14 +48,14 @@ class Question:
 
     @property
     def sensitivity(self) -> float:
-        """2C/m: how far the mean of clipped gradients moves when one of the m points is replaced."""
+        """2C/m: how far the mean of clipped gradients moves when one of the m samples is replaced."""
         return 2 * self.bound / self.samples
 
     def events(self) -> dict[str, Mechanism]:
-        """The mechanism under each accountant that is proven for it. Without δ only a pure one is left."""
+        """The mechanism under each accountant that is proven for it."""
         name = (USUAL if self.budget.delta > 0 else PURE)[self.norm]
         event = MECHANISMS[name](self.sensitivity, 1.0, None, self.dimension)
-        # A δ of 0 leaves nothing but the sum.
+        # Without δ only the sum is left for K-norm noise.
         known = event.accountants if self.budget.delta > 0 or self.norm == "l1" else ("basic",)
         return dict.fromkeys(known, event)
 
@@ -97,24 +96,24 @@ def plan(
     json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for a picture of noise against updates.")] = None,
 ) -> None:
-    """See what a budget buys: the least noise under every accountant, or with --problem the best method."""
+    """See what a budget buys: the least noise under every accountant, or the best method (--problem)."""
     if problem is not None:
         given = {"epsilon": epsilon, "updates": updates, "samples": samples, "dimension": dimension}
         _plan_problem(problem, json, [name for name, value in given.items() if value is not None])
         return
     if epsilon is None or updates is None or samples is None or dimension is None:
         raise PrivacyError("give --epsilon, --updates, --samples and --dimension, or --problem CONFIG.toml")
-    question = _question(
-        epsilon, default_delta(samples) if delta is None else delta, samples, dimension, norm, bound
-    )
+    if norm not in USUAL:
+        raise PrivacyError(f"--norm must be l1 or l2, got {norm!r}")
+    if not (math.isfinite(bound) and bound > 0):
+        raise PrivacyError(f"--bound must be positive and finite, got {bound!r}")
+    budget = Budget(epsilon, default_delta(samples) if delta is None else delta)
+    question = Question(budget, samples, dimension, cast(Norm, norm), bound)
     folder = None if out is None else output_folder(out)
     answers = question.answers(updates)
     if json is not None:
         write_json(json, _document(question, updates, answers))
-    RESULTS.print(_table(question, updates, answers))
-    for name, answer in answers.items():
-        if isinstance(answer, PrivacyError):
-            say(f"No {name}: {answer}")
+    _show(question, updates, answers)
     say(
         f"Noise on each coordinate of the mean of {samples:,} clipped gradients; replacing one of them moves "
         f"it by at most {question.sensitivity:.6g} in {norm.upper()}."
@@ -131,7 +130,7 @@ def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
     from flockwise.cli.planning import UNIT, WORDS, show_plan
     from flockwise.config import Config
     from flockwise.config.planning import plan_of
-    from flockwise.planner.document import document
+    from flockwise.planner.words import document
 
     settings = Config.read(file)
     with progress_bar(WORDS, UNIT) as progress:
@@ -139,16 +138,6 @@ def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
     if json is not None:
         write_json(json, document(made))
     show_plan(made)
-
-
-def _question(
-    epsilon: float, delta: float, samples: int, dimension: int, norm: str, bound: float
-) -> Question:
-    if norm not in USUAL:
-        raise PrivacyError(f"--norm must be l1 or l2, got {norm!r}")
-    if not (math.isfinite(bound) and bound > 0):
-        raise PrivacyError(f"--bound must be positive and finite, got {bound!r}")
-    return Question(Budget(epsilon, delta), samples, dimension, cast(Norm, norm), bound)
 
 
 def _document(question: Question, updates: int, answers: dict[str, Noise | PrivacyError]) -> dict[str, Any]:
@@ -168,20 +157,12 @@ def _document(question: Question, updates: int, answers: dict[str, Noise | Priva
     }
 
 
-def _table(question: Question, updates: int, answers: dict[str, Noise | PrivacyError]) -> Table:
-    budget = question.budget
-    title = f"ε = {budget.epsilon:g}, δ = {budget.delta:.4g}, {updates:,} updates, p = {question.dimension:,}"
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-    for heading in ("accountant", "mechanism"):
-        table.add_column(heading)
-    for heading in ("step ε", "noise scale", "noise sd", "length / bound"):
-        table.add_column(heading, justify="right")
-    for name, answer in answers.items():
+def _show(question: Question, updates: int, answers: dict[str, Noise | PrivacyError]) -> None:
+    def cells(name: str, answer: Noise | PrivacyError) -> tuple[str, ...]:
         if isinstance(answer, PrivacyError):
-            table.add_row(name, *"–" * 5)
-            continue
+            return name, *"–" * 5
         length = math.sqrt(question.dimension) * answer.event.noise_std
-        table.add_row(
+        return (
             name,
             answer.event.name,
             "–" if answer.step_epsilon is None else f"{answer.step_epsilon:.4f}",
@@ -189,7 +170,17 @@ def _table(question: Question, updates: int, answers: dict[str, Noise | PrivacyE
             f"{answer.event.noise_std:.5g}",
             f"{length / question.bound:.4g}",
         )
-    return table
+
+    epsilon, delta = question.budget.epsilon, question.budget.delta
+    print_table(
+        ("accountant", "mechanism", "step ε", "noise scale", "noise sd", "length / bound"),
+        (cells(name, answer) for name, answer in answers.items()),
+        words=("accountant", "mechanism"),
+        title=f"ε = {epsilon:g}, δ = {delta:.4g}, {updates:,} updates, p = {question.dimension:,}",
+    )
+    for name, answer in answers.items():
+        if isinstance(answer, PrivacyError):
+            say(f"No {name}: {answer}")
 
 
 def _draw(question: Question, updates: int, folder: Path) -> Path:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.table import Table
+from rich.text import Text
 
-from flockwise.cli.console import RESULTS, progress_bar, say
-from flockwise.cli.files import write_json
+from flockwise.cli.console import print_table, progress_bar, say
 from flockwise.config import Config, Experiment, build
+from flockwise.files import write_json
 from flockwise.planner import Recommendation
-from flockwise.planner.document import document
-from flockwise.planner.words import advice, basis
+from flockwise.planner.trials import Expectation
+from flockwise.planner.words import advice, basis, document
 
 WORDS, UNIT = "planning on generated twins", "trials"
 
@@ -28,28 +28,28 @@ def planned(settings: Config, folder: Path) -> Experiment:
 
 def show_plan(plan: Recommendation) -> None:
     """Every candidate, what the numbers rest on, and the advice."""
-    RESULTS.print(_table(plan))
+    word = "accuracy" if plan.facts.objective.loss.metric == "accuracy" else "RMSE"
+    print_table(
+        ("candidate", "released", "own", "gain", "± sd", "noise", "vectors"),
+        (_cells(plan, expected) for expected in plan.expectations),
+        words=("candidate",),
+        title=f"Expected {word}; noise over sensitivity; vectors that an agent sends",
+    )
     for line in basis(plan):
         say(line)
     say(f"\n{advice(plan)}")
 
 
-def _table(plan: Recommendation) -> Table:
-    word = "accuracy" if plan.facts.objective.loss.metric == "accuracy" else "RMSE"
-    title = f"Expected {word}; noise over sensitivity; vectors that an agent sends"
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-    for heading in ("candidate", "released", "own", "gain", "± sd", "noise", "vectors"):
-        table.add_column(heading, justify="left" if heading == "candidate" else "right", no_wrap=True)
-    for expected in plan.expectations:
-        is_silent = expected.candidate.sends_nothing
-        table.add_row(
-            expected.candidate.words,
-            "–" if is_silent else f"{expected.mean('released'):.4f}",
-            f"{expected.mean('own'):.4f}",
-            f"{expected.gain:+.4f}",
-            f"{expected.spread:.4f}",
-            "–" if is_silent else f"{expected.mean('noise'):.3g}",
-            f"{expected.mean('vectors'):,.0f}",
-            style="bold" if plan.chosen is not None and expected is plan.best else None,
-        )
-    return table
+def _cells(plan: Recommendation, expected: Expectation) -> list[Text]:
+    is_silent = expected.candidate.sends_nothing
+    cells = (
+        expected.candidate.words,
+        "–" if is_silent else f"{expected.mean('released'):.4f}",
+        f"{expected.mean('own'):.4f}",
+        f"{expected.gain:+.4f}",
+        f"{expected.spread:.4f}",
+        "–" if is_silent else f"{expected.mean('noise'):.3g}",
+        f"{expected.mean('vectors'):,.0f}",
+    )
+    is_best = plan.chosen is not None and expected is plan.best
+    return [Text(cell, style="bold" if is_best else "") for cell in cells]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from flockwise.cli.repository import load
+from flockwise.errors import FlockwiseError
+
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def reproduce(
@@ -35,3 +39,13 @@ def reproduce(
     A run that was interrupted goes on where it was when the same command is given again.
     """
     load("experiments.command").reproduce(names, out, quick, docs)
+
+
+def load(module: str) -> Any:
+    """An experiment or a benchmark: they lie in the repository beside the package, and are not installed."""
+    folder = module.partition(".")[0]
+    if not (REPOSITORY / folder / "__init__.py").is_file():
+        raise FlockwiseError(f"the {folder} are kept in the repository: run this command from a clone of it")
+    if str(REPOSITORY) not in sys.path:
+        sys.path.insert(0, str(REPOSITORY))
+    return importlib.import_module(module)

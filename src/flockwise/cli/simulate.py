@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from flockwise.cli.console import RESULTS, progress_bar, results_table, say, step, version
-from flockwise.cli.files import output_folder
+import flockwise
+from flockwise.cli.console import output_folder, progress_bar, say, step
 from flockwise.cli.interrupt import INTERRUPTED, stop_on_interrupt
-from flockwise.cli.output import say_where, write_report
+from flockwise.cli.output import show_report
 from flockwise.cli.planning import planned
 from flockwise.config import Config, Experiment, build
 from flockwise.engine import simulate as run_method
@@ -58,9 +58,16 @@ def simulate(
     if run.own_models is not None:
         run.to_parquet(folder / "own_models.parquet", which="own")
     comparison = Comparison.of(experiment.problem, *_baselines(experiment, wanted=baselines), run)
-    write_report(folder, _page(config, experiment, comparison), settings.seed, experiment.samples.targets)
-    RESULTS.print(results_table(comparison))
-    say_where(folder, comparison)
+    page = Page(
+        title=f"{config.stem}: {experiment.problem.n_agents:,} agents learn a model each",
+        comparison=comparison,
+        data_description=experiment.samples.description,
+        settings=experiment.config.dump(),
+        version=flockwise.__version__,
+        choice=experiment.choice,
+        choice_description=experiment.choice_description,
+    )
+    show_report(folder, page, settings.seed, experiment.samples.targets)
 
 
 def _saved_run(folder: Path) -> Trajectory:
@@ -101,15 +108,3 @@ def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:
         return []
     with step("solving the baselines: " + ", ".join(method.name for method in others)):
         return [run_method(experiment.problem, method, test=experiment.test) for method in others]
-
-
-def _page(config: Path, experiment: Experiment, comparison: Comparison) -> Page:
-    return Page(
-        title=f"{config.stem}: {experiment.problem.n_agents:,} agents learn a model each",
-        comparison=comparison,
-        data_description=experiment.samples.description,
-        settings=experiment.config.dump(),
-        version=version(),
-        choice=experiment.choice,
-        choice_description=experiment.choice_description,
-    )

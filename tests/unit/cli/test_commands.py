@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -234,3 +236,22 @@ def test_a_run_of_another_problem_cannot_be_resumed(quick, tmp_path, monkeypatch
     assert caught.value.code == 1
     assert "belongs to another problem" in capsys.readouterr().err
     assert (out / "run.npz").read_bytes() == saved
+
+
+def test_help_lists_every_command_and_loads_no_large_library():
+    large = ("numba", "scipy", "numpy", "pandas", "matplotlib", "zenoh")
+    code = (
+        "import sys\n"
+        "from flockwise.cli import main\n"
+        "sys.argv = ['flockwise', '--help']\n"
+        "try:\n    main()\nfinally:\n"
+        f"    print('loaded:', [name for name in {large} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("loaded: []\n"), done.stdout + done.stderr
+    assert all(f" {name} " in done.stdout for name in app_module.COMMANDS)
+
+
+@pytest.mark.parametrize("name", app_module.COMMANDS)
+def test_the_line_in_the_list_of_commands_begins_the_help_of_the_command(name):
+    assert app_module.load_command(name).help.startswith(app_module.COMMANDS[name])

@@ -7,9 +7,8 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from flockwise.privacy import ledger_file
-from flockwise.privacy.entries import Account, Row
-from flockwise.privacy.ledger_file import LedgerFile
+import flockwise.privacy.ledger
+from flockwise.privacy.ledger import Account, Ledger, Row
 from flockwise.privacy.messages import Release, encode
 
 
@@ -27,13 +26,20 @@ class ChargeAfterSend(Bug):
     """Sends first and writes the charge afterwards."""
 
     def __init__(self) -> None:
-        append = LedgerFile.append
+        store = Ledger._store_entry
         self._charges = charges = list[Callable[[], None]]()
 
-        def postpone(self: LedgerFile, row: Row, before: Account, after: Account) -> None:
-            charges.append(lambda: append(self, row, before, after))
+        def postpone(self: Ledger, row: Row, after: Account) -> None:
+            before = self._account
 
-        LedgerFile.append = postpone
+            def charge() -> None:
+                now, self._account = self._account, before
+                store(self, row, after)
+                self._account = now
+
+            charges.append(charge)
+
+        Ledger._store_entry = postpone
 
     def after_send(self) -> None:
         self._charges.pop()()
@@ -51,14 +57,14 @@ class LogIsKept(Bug):
     """Leaves what it has committed in the log beside the ledger."""
 
     def __init__(self) -> None:
-        LedgerFile._empty_log = lambda self: None
+        Ledger._empty_log = lambda self: None
 
 
 class NoLock(Bug):
     """Lets two processes have the ledger at once. What the second one appends is still refused."""
 
     def __init__(self) -> None:
-        ledger_file._locked = lambda folder: nullcontext()
+        flockwise.privacy.ledger._locked = lambda folder: nullcontext()
 
 
 class NoLockAtAll(NoLock):
@@ -67,7 +73,7 @@ class NoLockAtAll(NoLock):
     def __init__(self) -> None:
         super().__init__()
 
-        def append_blindly(self: LedgerFile, row: Row, before: Account, after: Account) -> None:
+        def store_blindly(self: Ledger, row: Row, after: Account) -> None:
             with self._transaction() as run:
                 run("UPDATE account SET n_entries = ?, seal = ?", (after.n_entries, after.seal))
                 run(
@@ -75,7 +81,7 @@ class NoLockAtAll(NoLock):
                     (row.number, row.recorded, row.event, row.payload, row.seal),
                 )
 
-        LedgerFile.append = append_blindly
+        Ledger._store_entry = store_blindly
 
 
 BUGS: dict[str | None, type[Bug]] = {

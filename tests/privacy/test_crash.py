@@ -26,7 +26,7 @@ from tests.privacy import nursery, witness, worker
 
 from flockwise.errors import LedgerError
 from flockwise.privacy.gate import check_entries
-from flockwise.privacy.ledger_file import NAME, read_statement
+from flockwise.privacy.ledger import NAME, read_statement
 
 pytestmark = [
     pytest.mark.privacy,

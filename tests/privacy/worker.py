@@ -21,8 +21,7 @@ import flockwise.privacy
 from flockwise.errors import BudgetSpent, LedgerError
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.gate import Gate, Rows
-from flockwise.privacy.ledger import Ledger
-from flockwise.privacy.ledger_file import NAME
+from flockwise.privacy.ledger import NAME, Ledger
 from flockwise.privacy.noise import SecureNoise
 from flockwise.privacy.plan import Plan
 

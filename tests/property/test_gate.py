@@ -17,8 +17,7 @@ from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
 from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.gate import Bounded, Gate, Rows
-from flockwise.privacy.ledger import Ledger
-from flockwise.privacy.ledger_file import NAME, LedgerFile, read_statement
+from flockwise.privacy.ledger import NAME, Ledger, read_statement
 from flockwise.privacy.noise import SecureNoise
 from flockwise.privacy.plan import Plan
 
@@ -48,14 +47,14 @@ class Crash(BaseException):
 @contextmanager
 def crash_around_commit(*, after: bool):
     """The transaction that charges a release is the last thing that happens, or is just not reached."""
-    append = LedgerFile.append
+    store = Ledger._store_entry
 
     def crashing(*arguments):
         if after:
-            append(*arguments)
+            store(*arguments)
         raise Crash
 
-    with mock.patch.object(LedgerFile, "append", crashing):
+    with mock.patch.object(Ledger, "_store_entry", crashing):
         yield
 
 
@@ -88,7 +87,7 @@ class AgentLife(RuleBasedStateMachine):
 
     def restart(self):
         """A process that dies lets go of its files, and does nothing else."""
-        self.ledger._file._resources.close()
+        self.ledger._resources.close()
         self.ledger = Ledger.open(self.folder, "anna")
         self.gate = self.new_gate()
         last = self.gate.last_release()
@@ -173,7 +172,7 @@ class AgentLife(RuleBasedStateMachine):
         """The process dies, and someone cleans up what it left beside the ledger."""
         before = self.gate.consumed
         kept = (self.folder / NAME).read_bytes()
-        self.ledger._file._resources.close()
+        self.ledger._resources.close()
         for path in self.folder.iterdir():
             path.unlink()
         (self.folder / NAME).write_bytes(kept)

@@ -14,8 +14,8 @@ from flockwise.net.signing import Verifier
 from flockwise.net.store import FileStore
 from flockwise.net.time import Time
 from flockwise.net.transport import Transport
+from flockwise.privacy.ledger import NAME as LEDGER_NAME
 from flockwise.privacy.ledger import Ledger
-from flockwise.privacy.ledger_file import NAME as LEDGER_NAME
 from flockwise.privacy.noise import SecureNoise
 
 

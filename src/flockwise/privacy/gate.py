@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
-from flockwise.privacy.entries import Entry
 from flockwise.privacy.grid import (
     clip_rows,
     finite,
@@ -33,7 +32,7 @@ from flockwise.privacy.grid import (
     rounded_sensitivity,
     sum_on_grid,
 )
-from flockwise.privacy.ledger import LedgerBase
+from flockwise.privacy.ledger import Entry, LedgerBase
 from flockwise.privacy.mechanisms import MECHANISMS, Mechanism, Norm
 from flockwise.privacy.messages import SEAL, Release, decode, encode
 from flockwise.privacy.noise import Noise, SecureNoise

@@ -12,6 +12,7 @@ exactly: that is for theory and simulation.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -248,15 +249,15 @@ def accountants_of(mechanism: str, *, on_grid: bool = False) -> tuple[str, ...]:
     return kind.grid_accountants if on_grid else kind.accountants
 
 
-def event_to_json(event: Mechanism) -> dict[str, Any]:
-    """An event as plain values."""
-    return {"mechanism": event.name, **dataclasses.asdict(event)}
+def event_to_json(event: Mechanism) -> str:
+    """An event as text."""
+    return json.dumps({"mechanism": event.name, **dataclasses.asdict(event)})
 
 
-def event_from_json(entry: dict[str, Any]) -> Mechanism:
+def event_from_json(text: str) -> Mechanism:
     """What event_to_json wrote, to the last digit."""
     try:
-        fields = dict(entry)
+        fields = json.loads(text)
         return MECHANISMS[fields.pop("mechanism")](**fields)
-    except (KeyError, TypeError, ValueError) as error:
-        raise PrivacyError(f"unknown event in the ledger: {entry!r}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PrivacyError(f"unknown event in the ledger: {text}") from error

@@ -13,10 +13,8 @@ from typer.testing import CliRunner
 from flockwise.cli import ledger as command
 from flockwise.errors import LedgerError
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.entries import Entry
 from flockwise.privacy.gate import Gate, Rows
-from flockwise.privacy.ledger import Ledger
-from flockwise.privacy.ledger_file import NAME
+from flockwise.privacy.ledger import NAME, Entry, Ledger
 from flockwise.privacy.noise import SecureNoise
 from flockwise.privacy.plan import Plan
 

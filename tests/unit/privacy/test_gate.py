@@ -15,11 +15,9 @@ from tests.unit.privacy.proven import (
 
 from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.entries import Entry
 from flockwise.privacy.gate import Bounded, Gate, Rows, check_entries
 from flockwise.privacy.grid import grid_for_mean, grid_for_vector, rounded_sensitivity
-from flockwise.privacy.ledger import Ledger, MemoryLedger
-from flockwise.privacy.ledger_file import read_statement
+from flockwise.privacy.ledger import Entry, Ledger, MemoryLedger, read_statement
 from flockwise.privacy.mechanisms import Gaussian, Laplace
 from flockwise.privacy.messages import decode
 from flockwise.privacy.noise import SecureNoise, SimulatedNoise
@@ -548,7 +546,7 @@ def test_nothing_is_released_when_the_ledger_cannot_write(tmp_path):
     with Ledger.create(tmp_path, "anna") as ledger:
         gate = Gate(planned(2), ledger, noise)
         first = gate.release(ROWS)
-        ledger._file._connection.execute("PRAGMA query_only = ON")
+        ledger._connection.execute("PRAGMA query_only = ON")
         with pytest.raises(LedgerError, match="nothing was sent"):
             gate.release(ROWS)
         assert gate.last_release() is first

@@ -12,11 +12,9 @@ from contextlib import closing
 
 import pytest
 
+import flockwise.privacy.ledger
 from flockwise.errors import LedgerError, PrivacyError
-from flockwise.privacy import ledger_file
-from flockwise.privacy.entries import Entry
-from flockwise.privacy.ledger import Ledger, MemoryLedger
-from flockwise.privacy.ledger_file import NAME, read_statement
+from flockwise.privacy.ledger import NAME, Entry, Ledger, MemoryLedger, read_statement
 from flockwise.privacy.mechanisms import MECHANISMS, Gaussian, KNorm, Laplace
 
 LOG_NAME = f"{NAME}-wal"
@@ -101,16 +99,14 @@ def test_everything_is_there_after_a_restart(tmp_path):
 
 def test_commits_are_synced_to_the_disk(tmp_path):
     with Ledger.create(tmp_path, "anna") as ledger:
-        ask = ledger._file._connection.execute
+        ask = ledger._connection.execute
         assert ask("PRAGMA synchronous").fetchone() == (2,)  # FULL
         assert ask("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 KILLED_WHILE_IT_RUNS = """
 import os, signal, sys
-from flockwise.privacy.entries import Entry
-from flockwise.privacy.ledger import Ledger
-from flockwise.privacy.ledger_file import LedgerFile
+from flockwise.privacy.ledger import Entry, Ledger
 from flockwise.privacy.mechanisms import Gaussian
 
 def die(*_):
@@ -120,7 +116,7 @@ ledger = Ledger.create(sys.argv[1], "anna")
 ledger.grant("some plan")
 for number in (1, 2, 3):
     if sys.argv[2] == "between commit and checkpoint" and number == 3:
-        LedgerFile._empty_log = die
+        Ledger._empty_log = die
     ledger.record(Entry.now(number, Gaussian(1.0, 2.5), b"sent"))
 die()
 """
@@ -162,7 +158,7 @@ def test_a_copy_of_the_file_alone_is_whole(tmp_path):
 def test_a_reader_that_never_ends_stops_the_agent_and_costs_nothing(tmp_path, monkeypatch):
     """What the file itself does not hold may not be sent; it is sent after the next start."""
     filled(tmp_path)
-    monkeypatch.setattr(ledger_file, "SECONDS_TO_WAIT_FOR_READERS", 0.05)
+    monkeypatch.setattr(flockwise.privacy.ledger, "SECONDS_TO_WAIT_FOR_READERS", 0.05)
     with Ledger.open(tmp_path, "anna") as ledger, closing(sqlite3.connect(tmp_path / NAME)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM account").fetchone()
@@ -196,7 +192,7 @@ def test_a_ledger_that_cannot_be_read_is_not_kept_open(tmp_path):
     kept = MECHANISMS["knorm"]
     MECHANISMS.unregister("knorm")
     try:
-        with pytest.raises(PrivacyError, match=r"unknown event in the ledger: \{'mechanism': 'knorm'"):
+        with pytest.raises(PrivacyError, match=r'unknown event in the ledger: \{"mechanism": "knorm"'):
             Ledger.open(tmp_path, "anna")
     finally:
         MECHANISMS.register(kept)
@@ -231,7 +227,7 @@ def test_a_ledger_stays_in_the_thread_and_process_that_opened_it(tmp_path):
         thread.start()
         thread.join()
         assert "belongs to the process and thread" in caught[0]
-        ledger._file._owner = (-1, ledger._file._owner[1])  # as a fork would see it
+        ledger._owner = (-1, ledger._owner[1])  # as a fork would see it
         with pytest.raises(LedgerError, match="belongs to the process and thread"):
             ledger.grant("some plan")
 

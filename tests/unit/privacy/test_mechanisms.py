@@ -8,7 +8,6 @@ statistical check would fail for another seed with the probability that it state
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from functools import lru_cache
 from typing import Any
@@ -345,7 +344,7 @@ def test_events_come_back_from_json_to_the_last_digit(kind):
     grids = (None, random.random()) if kind.grid_accountants else (None,)
     for grid in grids:
         event = kind(random.random(), random.random(), grid, 7)
-        again = event_from_json(json.loads(json.dumps(event_to_json(event))))
+        again = event_from_json(event_to_json(event))
         assert again == event
         assert type(again) is kind
 
@@ -393,14 +392,16 @@ def test_events_that_make_no_sense_are_refused(kind, fields, complaint):
 
 
 def test_what_is_not_an_event_is_refused():
-    for entry in (
-        {},
-        {"mechanism": "cauchy"},
-        {"mechanism": "laplace", "width": 2},
-        {"mechanism": "laplace"},
+    for text in (
+        "",
+        "[]",
+        "{}",
+        '{"mechanism": "cauchy"}',
+        '{"mechanism": "laplace", "width": 2}',
+        '{"mechanism": "laplace"}',
     ):
         with pytest.raises(PrivacyError, match="unknown event in the ledger"):
-            event_from_json(entry)
+            event_from_json(text)
 
 
 def test_an_unknown_mechanism_is_named_with_those_that_there_are():

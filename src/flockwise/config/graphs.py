@@ -13,7 +13,7 @@ from flockwise.config.sections import EDGES, TableData
 from flockwise.data.tables import read_table
 from flockwise.errors import ConfigError, DataError, GraphError
 from flockwise.graph import GRAPHS, GraphSource, SimilarityGraph, read_edges
-from flockwise.graph.profiles import named_vectors
+from flockwise.graph.tabular import named_vectors
 from flockwise.objective import Problem
 from flockwise.solve import solve_local_models
 

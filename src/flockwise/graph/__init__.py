@@ -1,12 +1,11 @@
 """Who resembles whom: the similarity graph and the ways to build it."""
 
 from flockwise.graph.build import angular_graph, knn_graph
-from flockwise.graph.edges import read_edges
 from flockwise.graph.kinds import GRAPHS
-from flockwise.graph.profiles import profile_graph, profile_vectors
 from flockwise.graph.randomized import complete_graph, random_graph, rewired
 from flockwise.graph.similarity import SimilarityGraph
 from flockwise.graph.source import GraphSource
+from flockwise.graph.tabular import profile_graph, profile_vectors, read_edges
 
 __all__ = [
     "GRAPHS",

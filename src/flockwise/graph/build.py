@@ -8,13 +8,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from flockwise.errors import GraphError
 from flockwise.graph.neighbors import nearest, nearest_rows
 from flockwise.graph.similarity import SimilarityGraph, mirrored
 from flockwise.graph.source import GraphSource, SourceKind, as_source
-from flockwise.graph.threshold import connecting_cosine, connecting_weight
-from flockwise.graph.vectors import dense_vectors, sparse_vectors, unit_rows, unit_vectors
 
 Metric: TypeAlias = Literal["cosine", "euclidean"]
 EdgeWeights: TypeAlias = Literal["binary", "angular"]
@@ -68,15 +67,19 @@ def knn_graph(
     Of equally near agents the one with the lower index is taken. 100 000 agents × 20 coordinates
     took 27 s on one core; time grows with n², or more slowly with up to ten coordinates.
     """
-    points: Any = sparse_vectors(vectors) if sparse.issparse(vectors) else dense_vectors(vectors)
+    is_sparse = sparse.issparse(vectors)
+    points: Any = sparse_vectors(vectors) if is_sparse else dense_vectors(vectors)
     _check_choice("metric", metric, ("cosine", "euclidean"))
     _check_choice("weights", weights, ("binary", "angular"))
     _check_gamma(gamma)
     n_agents = points.shape[0]
     if not 1 <= k < n_agents:
         raise GraphError(f"k must be at least 1 and below the number of agents, {n_agents}; got {k}")
-    unit = _unit(points) if metric == "cosine" or weights == "angular" else points
-    edges = _either_way(_nearest(unit if metric == "cosine" else points, k))
+    unit = points
+    if metric == "cosine" or weights == "angular":
+        unit = unit_rows(points) if is_sparse else unit_vectors(points)
+    search = nearest_rows if is_sparse else nearest
+    edges = _either_way(search(unit if metric == "cosine" else points, k))
     values = _angular_weights(_cosines(unit, edges), gamma) if weights == "angular" else None
     found = as_source(source, f"{k} nearest neighbors, {metric}, {weights} weights")
     return SimilarityGraph.from_edges(n_agents, edges, values, source=found, agent_names=agent_names)
@@ -118,20 +121,36 @@ def _connected_triangle(unit: NDArray[np.float64], gamma: float) -> sparse.csr_a
     return upper
 
 
+def connecting_cosine(unit: NDArray[np.float64]) -> tuple[float, float]:
+    """The smallest cosine on the maximum spanning tree of all pairs, and how far off it may be.
+
+    Prim's algorithm on the complete graph, which is never stored: O(n² · coordinates) time, O(n)
+    memory beside a copy of the vectors. They are read n/2 times over, so they are kept in float32:
+    a spanning tree's weakest edge moves no further than the cosines do.
+    """
+    outside = unit.astype(np.float32)  # the first `left` rows are the agents not yet in the tree
+    closest = np.full(len(unit), -np.inf, dtype=np.float32)  # their largest cosine to an agent in it
+    weakest, joining = 1.0, 0
+    for left in range(len(unit) - 1, 0, -1):
+        joined = outside[joining].copy()
+        outside[joining], closest[joining] = outside[left], closest[left]
+        np.maximum(closest[:left], outside[:left] @ joined, out=closest[:left])
+        joining = int(np.argmax(closest[:left]))
+        weakest = min(weakest, float(closest[joining]))
+    return weakest, 2 * (unit.shape[1] + 2) * float(np.finfo(np.float32).eps)
+
+
+def connecting_weight(upper: sparse.csr_array) -> float:
+    """The smallest weight on the maximum spanning tree of a connected graph, exactly."""
+    return float(-csgraph.minimum_spanning_tree(-upper).data.max())
+
+
 def _angular_weights(cosines: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
     """exp((cos φ − 1)/γ), in place; rounding may leave a cosine just above 1."""
     np.minimum(cosines, 1, out=cosines)
     cosines -= 1
     cosines /= gamma
     return np.exp(cosines, out=cosines)
-
-
-def _unit(points: Any) -> Any:
-    return unit_vectors(points) if isinstance(points, np.ndarray) else unit_rows(points)
-
-
-def _nearest(points: Any, k: int) -> NDArray[np.int32]:
-    return nearest(points, k) if isinstance(points, np.ndarray) else nearest_rows(points, k)
 
 
 def _either_way(near: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -144,15 +163,13 @@ def _either_way(near: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def _cosines(unit: Any, edges: NDArray[np.int64]) -> NDArray[np.float64]:
-    size = max(1, WEIGHTS_PER_BLOCK // unit.shape[1])
-    blocks = (edges[start : start + size] for start in range(0, len(edges), size))
-    return np.concatenate([_row_products(unit, block[:, 0], block[:, 1]) for block in blocks])
-
-
-def _row_products(unit: Any, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
-    if isinstance(unit, np.ndarray):
+    def products(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+        if sparse.issparse(unit):
+            return unit[first].multiply(unit[second]).sum(axis=1)
         return np.einsum("ij,ij->i", unit[first], unit[second])
-    return unit[first].multiply(unit[second]).sum(axis=1)
+
+    size = max(1, WEIGHTS_PER_BLOCK // unit.shape[1])
+    return np.concatenate([products(*edges[at : at + size].T) for at in range(0, len(edges), size)])
 
 
 def _check_gamma(gamma: float) -> None:
@@ -163,3 +180,57 @@ def _check_gamma(gamma: float) -> None:
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise GraphError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def dense_vectors(vectors: Any) -> NDArray[np.float64]:
+    """A finite float64 array (agents, coordinates)."""
+    points = np.ascontiguousarray(vectors, dtype=np.float64)
+    if points.ndim != 2 or 0 in points.shape:
+        raise GraphError(f"vectors have one row per agent and at least one column, got shape {points.shape}")
+    finite = np.isfinite(points)
+    if not finite.all():
+        agent, column = (int(at) for at in np.argwhere(~finite)[0])
+        raise _not_finite(agent, column, points[agent, column])
+    return points
+
+
+def sparse_vectors(vectors: Any) -> sparse.csr_array:
+    """A finite float64 sparse array (agents, coordinates) with sorted coordinates."""
+    rows = sparse.csr_array(vectors, dtype=np.float64, copy=True)
+    rows.sum_duplicates()  # as SciPy means it: repeated entries of a matrix add up; also sorts
+    finite = np.isfinite(rows.data)
+    if not finite.all():
+        at = int(np.argmin(finite))
+        agent = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+        raise _not_finite(agent, int(rows.indices[at]), rows.data[at])
+    return rows
+
+
+def unit_vectors(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each vector divided by its length; a zero vector has no direction and is refused."""
+    largest = np.abs(points).max(axis=1)
+    _refuse_zero(largest)
+    # Divided by the largest coordinate first: squares of tiny or huge ones would leave float64's range.
+    scaled = points / largest[:, None]
+    return scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
+
+
+def unit_rows(rows: sparse.csr_array) -> sparse.csr_array:
+    """`unit_vectors` for sparse rows."""
+    largest = abs(rows).max(axis=1).toarray().ravel()
+    _refuse_zero(largest)
+    scaled = sparse.csr_array(sparse.diags_array(1 / largest) @ rows)
+    lengths = np.sqrt(scaled.power(2).sum(axis=1))
+    return sparse.csr_array(sparse.diags_array(1 / lengths) @ scaled)
+
+
+def _refuse_zero(largest: NDArray[np.float64]) -> None:
+    if not largest.all():
+        raise GraphError(
+            f"agent {int(np.argmin(largest != 0))}: its vector is zero and has no direction; "
+            "give it a value, leave the agent out, or use Euclidean distances"
+        )
+
+
+def _not_finite(agent: int, column: int, value: float) -> GraphError:
+    return GraphError(f"agent {agent}, column {column}: value {float(value)} is not finite; replace it")

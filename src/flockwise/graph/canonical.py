@@ -1,9 +1,11 @@
-"""Matrices and edge lists → sorted CSR in which every entry occurs once and no zero is stored."""
+"""The form in which a graph is stored, its checks, and how matrices and edge lists are brought into it.
+
+Sorted CSR: every entry occurs once, both ways alike, and no zero is stored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from flockwise.errors import GraphError
-from flockwise.graph.invariants import LARGEST_INT32
+
+LARGEST_INT32 = np.iinfo(np.int32).max
 
 
 def mirrored(upper: sparse.csr_array) -> sparse.csr_array:
@@ -51,65 +54,49 @@ def _deduplicated(coo: Any) -> sparse.csr_array:
     return sparse.coo_array((coo.data[kept], (rows[kept], columns[kept])), shape=coo.shape).tocsr()
 
 
-@dataclass(frozen=True)
-class EdgeList:
-    """Checked undirected edges first < second, with a weight each; duplicates may remain."""
+def upper_triangle(
+    n_agents: int, edges: ArrayLike, weights: ArrayLike | None, agent_names: Sequence[str] | None
+) -> sparse.csr_array:
+    """Undirected edges, each once, agent after agent, with ascending neighbors; zeros are dropped."""
+    pairs = np.asarray(edges)
+    if pairs.size == 0:
+        pairs = np.empty((0, 2), dtype=np.int64)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+        raise GraphError(f"edges must be integers of shape (k, 2), got {pairs.dtype} of {pairs.shape}")
+    values = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if values.shape != (len(pairs),):
+        raise GraphError(f"{len(pairs)} edges need as many weights, got an array of shape {values.shape}")
+    _check_agents(n_agents, pairs)
+    one, other = pairs.T
+    first, second = np.minimum(one, other).astype(np.int32), np.maximum(one, other).astype(np.int32)
 
-    n_agents: int
-    first: NDArray[np.int32]
-    second: NDArray[np.int32]
-    weights: NDArray[np.float64]
-    agent_names: Sequence[str] | None
+    def pair(row: int) -> str:
+        return " and ".join(agent_label(agent_names, ends[row]) for ends in (first, second))
 
-    @classmethod
-    def checked(
-        cls, n_agents: int, edges: ArrayLike, weights: ArrayLike | None, agent_names: Sequence[str] | None
-    ) -> EdgeList:
-        pairs = np.asarray(edges)
-        if pairs.size == 0:
-            pairs = np.empty((0, 2), dtype=np.int64)
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-            raise GraphError(f"edges must be integers of shape (k, 2), got {pairs.dtype} of {pairs.shape}")
-        values = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if values.shape != (len(pairs),):
-            raise GraphError(f"{len(pairs)} edges need as many weights, got an array of shape {values.shape}")
-        _check_agents(n_agents, pairs)
-        low, high = np.minimum(pairs[:, 0], pairs[:, 1]), np.maximum(pairs[:, 0], pairs[:, 1])
-        edge_list = cls(n_agents, low.astype(np.int32), high.astype(np.int32), values, agent_names)
-        edge_list._check()
-        return edge_list
-
-    def _check(self) -> None:
-        loops = self.first == self.second
-        if loops.any():
-            raise GraphError(f"{self._where(loops)}: an agent cannot be its own neighbor; remove the row")
-        bad = ~(np.isfinite(self.weights) & (self.weights >= 0))
-        if bad.any():
-            value = float(self.weights[np.argmax(bad)])
-            raise GraphError(f"{self._where(bad)}: weight {value} must be finite and not negative")
-
-    def upper_triangle(self) -> sparse.csr_array:
-        """Each edge once, agent after agent, neighbors ascending, zeros dropped."""
-        kept, conflict = _distinct(self.first * np.int64(self.n_agents) + self.second, self.weights)
-        if conflict is not None:
-            row, other = sorted(conflict)
-            raise GraphError(
-                f"rows {row + 1} and {other + 1} give {self._pair(row)} two weights, "
-                f"{float(self.weights[row])} and {float(self.weights[other])}; keep one"
-            )
-        kept = kept[self.weights[kept] > 0]
-        offsets = np.zeros(self.n_agents + 1, dtype=np.int64)
-        np.cumsum(np.bincount(self.first[kept], minlength=self.n_agents), out=offsets[1:])
-        entries = (self.weights[kept], self.second[kept], offsets)
-        return sparse.csr_array(entries, shape=(self.n_agents,) * 2)
-
-    def _where(self, bad: NDArray[np.bool_]) -> str:
+    loops = first == second
+    if loops.any():
+        row = int(np.argmax(loops))
+        raise GraphError(
+            f"row {row + 1}, agents {pair(row)}: an agent cannot be its own neighbor; remove the row"
+        )
+    bad = ~(np.isfinite(values) & (values >= 0))
+    if bad.any():
         row = int(np.argmax(bad))
-        return f"row {row + 1}, {self._pair(row)}"
-
-    def _pair(self, row: int) -> str:
-        one, other = (agent_label(self.agent_names, ends[row]) for ends in (self.first, self.second))
-        return f"agents {one} and {other}"
+        weight = float(values[row])
+        raise GraphError(
+            f"row {row + 1}, agents {pair(row)}: weight {weight} must be finite and not negative"
+        )
+    kept, conflict = _distinct(first * np.int64(n_agents) + second, values)
+    if conflict is not None:
+        row, other = sorted(conflict)
+        raise GraphError(
+            f"rows {row + 1} and {other + 1} give agents {pair(row)} two weights, "
+            f"{float(values[row])} and {float(values[other])}; keep one"
+        )
+    kept = kept[values[kept] > 0]
+    offsets = np.zeros(n_agents + 1, dtype=np.int64)
+    np.cumsum(np.bincount(first[kept], minlength=n_agents), out=offsets[1:])
+    return sparse.csr_array((values[kept], second[kept], offsets), shape=(n_agents, n_agents))
 
 
 def _check_agents(n_agents: int, agents: NDArray[Any]) -> None:
@@ -141,3 +128,57 @@ def _distinct(
 
 def agent_label(agent_names: Sequence[str] | None, agent: Any) -> str:
     return str(agent) if agent_names is None else repr(agent_names[int(agent)])
+
+
+def check_layout(offsets: NDArray[Any], neighbors: NDArray[Any], weights: NDArray[Any]) -> None:
+    """Shapes and ranges: what must hold before any entry can be read."""
+    if not offsets.ndim == neighbors.ndim == weights.ndim == 1:
+        raise GraphError("offsets, neighbors and weights must be one-dimensional")
+    if offsets.dtype.kind not in "iu" or neighbors.dtype.kind not in "iu":
+        raise GraphError(f"offsets and neighbors are integers, got {offsets.dtype} and {neighbors.dtype}")
+    if not 2 <= len(offsets) <= LARGEST_INT32:
+        raise GraphError(f"a graph has at least one agent, got {len(offsets)} offsets")
+    if offsets[0] != 0 or offsets[-1] != len(neighbors) or (offsets[1:] < offsets[:-1]).any():
+        raise GraphError(f"offsets must rise from 0 to the number of neighbors, {len(neighbors)}")
+    if len(weights) != len(neighbors):
+        raise GraphError(f"{len(neighbors)} neighbors need as many weights, got {len(weights)}")
+    if len(neighbors) and (neighbors.min() < 0 or neighbors.max() >= len(offsets) - 1):
+        raise GraphError(f"neighbors are numbered 0 to {len(offsets) - 2}")
+
+
+def check_entries(offsets: NDArray[Any], neighbors: NDArray[Any], weights: NDArray[Any]) -> None:
+    """Weights positive and finite, no self-loop, neighbors ascending."""
+    agents = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+    bad = ~(np.isfinite(weights) & (weights > 0))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise GraphError(
+            f"agents {agents[at]} and {neighbors[at]}: weight {float(weights[at])} must be finite and "
+            "positive; leave out pairs that are not neighbors"
+        )
+    loops = agents == neighbors
+    if loops.any():
+        at = int(np.argmax(loops))
+        raise GraphError(
+            f"agent {agents[at]} has a self-loop of weight {float(weights[at])}; clear the diagonal"
+        )
+    # Compared only within an agent: from one agent to the next the neighbors may fall.
+    falls = (neighbors[1:] <= neighbors[:-1]) & (agents[1:] == agents[:-1])
+    if falls.any():
+        raise GraphError(f"agent {agents[np.argmax(falls)]}: neighbors must be ascending, each once")
+
+
+def check_symmetry(csr: sparse.csr_array) -> None:
+    """W_ij = W_ji exactly: column by column the arrays must be the same as row by row."""
+    columns = csr.tocsc()
+    if all(
+        np.array_equal(getattr(csr, part), getattr(columns, part)) for part in ("indptr", "indices", "data")
+    ):
+        return
+    difference = sparse.coo_array(csr - csr.T.tocsr())
+    agent, neighbor = (int(ends[0]) for ends in difference.coords)
+    raise GraphError(
+        f"agents {agent} and {neighbor}: weight {float(csr[agent, neighbor])} one way and "
+        f"{float(csr[neighbor, agent])} the other; make it symmetric, for instance with "
+        "from_scipy(matrix, symmetrize='mean')"
+    )

@@ -17,8 +17,16 @@ from scipy.sparse import csgraph
 
 from flockwise.data.labels import names_of
 from flockwise.errors import GraphError, MissingExtra
-from flockwise.graph.canonical import EdgeList, agent_label, canonical_matrix, mirrored
-from flockwise.graph.invariants import LARGEST_INT32, check_entries, check_layout, check_symmetry
+from flockwise.graph.canonical import (
+    LARGEST_INT32,
+    agent_label,
+    canonical_matrix,
+    check_entries,
+    check_layout,
+    check_symmetry,
+    mirrored,
+    upper_triangle,
+)
 from flockwise.graph.source import GraphSource, SourceKind, as_source
 
 if TYPE_CHECKING:
@@ -106,7 +114,7 @@ class SimilarityGraph:
 
         An edge may be listed again, in either direction, with the same weight.
         """
-        upper = EdgeList.checked(n_agents, edges, weights, agent_names).upper_triangle()
+        upper = upper_triangle(n_agents, edges, weights, agent_names)
         return cls.from_canonical(mirrored(upper), source, agent_names)
 
     @classmethod

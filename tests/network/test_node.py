@@ -108,7 +108,7 @@ class AnnaAlone(MemoryWorld):
 
 def equal_to_the_simulator(problem, method, privacy=None, *, limit=12, seed=3):
     """Nodes on a network in memory, on the clocks of the simulator, against its oracle."""
-    table = Conditions().table(problem.n_agents)
+    table = Conditions().table(np.arange(problem.n_agents))
     oracle = DescentRun(method.prepare(problem, seed).rule, RunSettings(seed, limit))
     oracle.advance(2**60)
     settings = settings_of(problem, "none" if privacy is None else "dp")

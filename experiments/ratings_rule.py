@@ -27,8 +27,7 @@ from experiments.ratings_release import (
     own_models,
     release_twice,
 )
-from flockwise.data.als import als_features
-from flockwise.data.ratings import PUBLIC_CENTRE, MovieFeatures
+from flockwise.data.ratings import PUBLIC_CENTER, MovieFeatures, als_features
 from flockwise.privacy.budget import Budget
 
 Array = NDArray[np.float64]
@@ -105,7 +104,7 @@ class Twin:
         movies = np.concatenate(rated)
         noise = np.sqrt(RESIDUAL_VARIANCE) * self._generator.normal(size=len(movies))
         told = exact[np.repeat(np.arange(len(counts)), counts), movies] + noise
-        stars = np.clip(np.rint(PUBLIC_CENTRE + told), 1, 5) - PUBLIC_CENTRE
+        stars = np.clip(np.rint(PUBLIC_CENTER + told), 1, 5) - PUBLIC_CENTER
         return Ratings(movies, stars, np.concatenate(([0], np.cumsum(counts))))
 
     def _movies(self) -> PublicMovies:

@@ -46,7 +46,7 @@ def load_samples(section: DataSection, seed: int) -> TaskSamples:
 def validation_samples(section: DataSection, samples: TaskSamples, share: float, seed: int) -> TaskSamples:
     """The training samples split once more, to choose settings by.
 
-    Nothing else may have been learned from the part held out, so movie features, centres and
+    Nothing else may have been learned from the part held out, so movie features, centers and
     the matrix of ratings are made anew without it.
     """
     # Another seed than that of the test split, so the two draws are independent.

@@ -1,11 +1,11 @@
 """Bytes → Population: all agents' samples, packed agent after agent."""
 
-from flockwise.data.frames import population_from_frame, read_population
 from flockwise.data.movielens import MovieLens, load_movielens
 from flockwise.data.population import Population
 from flockwise.data.ratings import RatingsTask, ratings_task
 from flockwise.data.samples import Samples
 from flockwise.data.synthetic import LinearTask, linear_classification
+from flockwise.data.tables import population_from_frame, read_population
 
 __all__ = [
     "LinearTask",

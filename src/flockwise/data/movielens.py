@@ -6,22 +6,32 @@ F. M. Harper and J. A. Konstan, The MovieLens Datasets, ACM TiiS 5(4), 2015.
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import os
 import re
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.data.download import download_folder, file_sha256
 from flockwise.data.population import held_out_rows
 from flockwise.errors import DataError
 
 URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
 RATINGS_SHA256 = "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"
 FOLDER = "ml-100k"
+# Far above what the archive or a file in it has, far below what fills a disk.
+MAX_BYTES = 256 * 2**20
 FILES = ("README", "u.data", "u.genre", "u.item", "u.occupation", "u.user")
 YEAR_IN_TITLE = re.compile(r"\((\d{4})\)")
 
@@ -95,7 +105,7 @@ def load_movielens(path: str | os.PathLike[str] | None = None) -> MovieLens:
     """
     folder = _given_folder(Path(path)) if path is not None else _find_or_download(URL, RATINGS_SHA256)
     _check_complete(folder)
-    found = file_sha256(folder / "u.data")
+    found = _sha256(folder / "u.data")
     if found != RATINGS_SHA256:
         raise DataError(
             f"{folder / 'u.data'}: SHA-256 is {found}, expected {RATINGS_SHA256}; "
@@ -118,7 +128,7 @@ def _find_or_download(url: str, sha256: str) -> Path:
             return folder
     cache = places[-1]
     try:
-        download_folder(url, cache, members=FILES, sha256={"u.data": sha256})
+        _download(url, cache, sha256)
     except OSError as error:
         looked = ", ".join(str(place) for place in places)
         raise DataError(
@@ -127,6 +137,74 @@ def _find_or_download(url: str, sha256: str) -> Path:
             f"FLOCKWISE_DATA to the folder that holds it, or put it at {cache}"
         ) from error
     return cache
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _download(url: str, folder: Path, sha256: str) -> None:
+    """Put the files of the zip at `url` into `folder`: all of them, or nothing.
+
+    Everything happens in a temporary folder beside the wanted one, which appears by a single rename once the
+    ratings have their hash. A network that fails raises OSError, an archive that is not the expected one
+    DataError.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        archive, unpacked = Path(scratch, "archive.zip"), Path(scratch, folder.name)
+        unpacked.mkdir()
+        _fetch(url, archive)
+        _extract(archive, unpacked, url)
+        found = _sha256(unpacked / "u.data")
+        if found != sha256:
+            raise DataError(
+                f"{url}: u.data has SHA-256 {found}, expected {sha256}; nothing was kept. "
+                "Download it again, or from another network"
+            )
+        _put_in_place(unpacked, folder)
+
+
+def _fetch(url: str, archive: Path) -> None:
+    try:
+        with urllib.request.urlopen(url, timeout=30.0) as response, archive.open("wb") as file:
+            _copy(response, file, url)
+    except urllib.error.HTTPError as error:
+        with error:  # It is an open response as well.
+            raise ConnectionError(f"the server answered {error.code} {error.reason}") from None
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"the server broke off: {error!r}") from error
+
+
+def _extract(archive: Path, into: Path, url: str) -> None:
+    """Only the files asked for, each to a plain file of our choosing: no path of the archive is used."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            for name in FILES:
+                with opened.open(f"{into.name}/{name}") as member, (into / name).open("wb") as file:
+                    _copy(member, file, url)
+    except (zipfile.BadZipFile, KeyError, EOFError, zlib.error) as error:
+        raise DataError(f"{url}: not the expected zip archive ({error}); nothing was kept") from error
+
+
+def _copy(source: IO[bytes], destination: IO[bytes], url: str) -> None:
+    copied = 0
+    while piece := source.read(2**20):
+        copied += len(piece)
+        if copied > MAX_BYTES:
+            raise DataError(f"{url}: larger than {MAX_BYTES} bytes; nothing was kept")
+        destination.write(piece)
+
+
+def _put_in_place(unpacked: Path, folder: Path) -> None:
+    try:
+        os.rename(unpacked, folder)
+    except OSError:
+        # Another process may have put the same verified files there in the meantime.
+        if not folder.is_dir() or not all((folder / file.name).is_file() for file in unpacked.iterdir()):
+            raise
+        shutil.rmtree(unpacked)
 
 
 def _places() -> Iterator[Path]:

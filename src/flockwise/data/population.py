@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -59,14 +59,13 @@ class Population:
         origins: Iterable[Origin] = (),
     ) -> Population:
         """A population that shares the memory of arrays in agent order; do not write to them afterwards."""
-        _check_layout(features, targets, offsets)
         return cls(
-            features=_read_only(features),
-            targets=_read_only(targets),
-            offsets=_read_only(offsets.astype(np.int64, copy=False)),
-            feature_names=_feature_names(feature_names, features.shape[1]),
-            given_names=None if agent_names is None else names_of(agent_names),
-            origins=tuple(origins),
+            features,
+            targets,
+            offsets,
+            _feature_names(feature_names, *features.shape[1:2]),
+            None if agent_names is None else names_of(agent_names),
+            tuple(origins),
         )
 
     @classmethod
@@ -92,7 +91,8 @@ class Population:
         if not len(table) == len(values) == labels.size:
             lengths = f"{len(table)} rows of features, {len(values)} targets, {labels.size} agents"
             raise DataError(f"{lengths}: give one target and one agent per row")
-        kept = float_dtype(_default_dtype(table) if dtype is None else dtype)
+        default = np.float32 if table.dtype == np.float32 else np.float64
+        kept = float_dtype(default if dtype is None else dtype)
         columns = _feature_names(feature_names, table.shape[1])
         codes, names = _positions(labels, None if agent_names is None else tuple(agent_names))
 
@@ -112,6 +112,10 @@ class Population:
         )
 
     def __post_init__(self) -> None:
+        _check_layout(self.features, self.targets, self.offsets)
+        for name in ("features", "targets", "offsets"):
+            dtype = np.int64 if name == "offsets" else self.dtype
+            object.__setattr__(self, name, _read_only(getattr(self, name).astype(dtype, copy=False)))
         if self.given_names is not None and len(self.given_names) != self.n_agents:
             raise DataError(
                 f"{len(self.given_names)} agent names for {self.n_agents} agents; give one per agent"
@@ -186,14 +190,7 @@ class Population:
             raise DataError("there is a feature 'intercept' already; drop or rename it")
         features = np.ones((self.n_samples, self.n_features + 1), dtype=self.dtype)
         features[:, :-1] = self.features
-        return Population.packed(
-            features,
-            self.targets,
-            self.offsets,
-            agent_names=self.given_names,
-            feature_names=(*self.feature_names, INTERCEPT),
-            origins=self.origins,
-        )
+        return replace(self, features=features, feature_names=(*self.feature_names, INTERCEPT))
 
     def select(self, agents: Sequence[str] | Sequence[int] | NDArray[Any]) -> Population:
         """Only these agents, in this order; text is a name, an integer a position."""
@@ -206,14 +203,8 @@ class Population:
         np.cumsum(self.sample_counts[chosen], out=offsets[1:])
         shifts = np.repeat(self.offsets[chosen] - offsets[:-1], self.sample_counts[chosen])
         rows = shifts + np.arange(offsets[-1])
-        return Population.packed(
-            self.features[rows],
-            self.targets[rows],
-            offsets,
-            agent_names=names,
-            feature_names=self.feature_names,
-            origins=self.origins,
-        )
+        features, targets = self.features[rows], self.targets[rows]
+        return replace(self, features=features, targets=targets, offsets=offsets, given_names=names)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -235,14 +226,8 @@ class Population:
         self, features: NDArray[Any], targets: NDArray[Any], offsets: NDArray[np.int64] | None = None
     ) -> Population:
         """The same agents and features with other numbers."""
-        return Population.packed(
-            features,
-            targets,
-            self.offsets if offsets is None else offsets,
-            agent_names=self.given_names,
-            feature_names=self.feature_names,
-            origins=self.origins,
-        )
+        offsets = self.offsets if offsets is None else offsets
+        return replace(self, features=features, targets=targets, offsets=offsets)
 
 
 def held_out_rows(offsets: NDArray[np.int64], test_share: float, seed: int) -> NDArray[np.bool_]:
@@ -304,7 +289,7 @@ def _check_offsets(offsets: NDArray[Any], n_samples: int) -> None:
         )
 
 
-def _feature_names(names: Iterable[str] | None, n_features: int) -> tuple[str, ...]:
+def _feature_names(names: Iterable[str] | None, n_features: int = 0) -> tuple[str, ...]:
     if names is None:
         return tuple(f"x{column}" for column in range(n_features))
     kept = distinct(names, "feature")
@@ -321,10 +306,6 @@ def _numbers(values: ArrayLike, what: str, n_axes: int) -> NDArray[Any]:
         wanted = "(samples, features)" if n_axes == 2 else "(samples,)"
         raise DataError(f"{what} must have shape {wanted}, got {array.shape}")
     return array
-
-
-def _default_dtype(features: NDArray[Any]) -> DTypeLike:
-    return np.float32 if features.dtype == np.float32 else np.float64
 
 
 def _positions(

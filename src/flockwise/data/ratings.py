@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from flockwise.data.als import als_features
 from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
 from flockwise.data.population import INTERCEPT, Population
 from flockwise.errors import DataError
 from flockwise.privacy.origin import Origin
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
 MovieFeatures: TypeAlias = Literal["als", "als_disjoint", "genres"]
 Centring: TypeAlias = Literal["user_mean", "public"]
 
-# The middle of what people use of the scale 1 to 5; a constant, so that it tells nothing about anyone.
-PUBLIC_CENTRE = 3.5
+# The middle of what people use of the scale 1 to 5; a constant, so it reveals nothing about anyone.
+PUBLIC_CENTER = 3.5
 # What choices of features and centers make of other people's ratings, or of all those of an agent at once.
 ORIGINS = {
     "als": Origin("the movie features, factors of the agents' own ratings", "private"),
     "als_disjoint": Origin(
-        "the movie features, factors of the ratings of other users, who are no agents", "private"
+        "the movie features, factors of the ratings of other users, who are not agents", "private"
     ),
     "user_mean": Origin("the targets, centered by each agent's own mean rating", "private"),
 }
@@ -32,19 +33,19 @@ ORIGINS = {
 
 @dataclass(frozen=True, eq=False)
 class RatingsTask:
-    """Agents with centred ratings as targets and movie features as features.
+    """Agents with centered ratings as targets and movie features as features.
 
     movie_features: (n_movies, features), the rows that `train` and `test` repeat.
-    centres: what was subtracted from each agent's ratings; add it to a prediction to get a rating.
-    user_profiles: age, gender and occupation of each agent, scaled for Euclidean neighbours; public.
-    rating_matrix: centred training ratings (agents, movies), for a graph from who rates alike.
+    centers: what was subtracted from each agent's ratings; add it to a prediction to get a rating.
+    user_profiles: age, gender and occupation of each agent, scaled for Euclidean neighbors; public.
+    rating_matrix: centered training ratings (agents, movies), for a graph from who rates alike.
     features_private: whether the movie features were computed from the agents' own ratings.
     """
 
     train: Population
     test: Population
     movie_features: NDArray[np.float64]
-    centres: NDArray[np.float64]
+    centers: NDArray[np.float64]
     user_profiles: NDArray[np.float64]
     profile_names: tuple[str, ...]
     rating_matrix: sparse.csr_array
@@ -63,15 +64,15 @@ def ratings_task(
     als_penalty: float = 0.1,
     als_iterations: int = 20,
 ) -> RatingsTask:
-    """Section 5.2: predict θ_i·φ_j, agent i's centred rating of movie j.
+    """Section 5.2: predict θ_i·φ_j, agent i's centered rating of movie j.
 
     features: φ. "als", the paper's choice: factors of the agents' training ratings, so not public.
-        "als_disjoint": factors of the ratings of a random half of the users, who are then no agents.
+        "als_disjoint": factors of the ratings of a random half of the users, who are then not agents.
         "genres": the 19 genre indicators and the scaled year, public (and always 20 features).
     centring: "user_mean" subtracts each agent's mean training rating, as the paper does; one rating
         then moves all the others. "public" subtracts 3.5 and adds an intercept feature.
 
-    Test ratings have no part in features or centres.
+    Test ratings have no part in features or centers.
     """
     _check(movielens, features, dimension, centring)
     train, test = movielens.split(test_share, seed)
@@ -82,7 +83,7 @@ def ratings_task(
         movie_features = als_features(
             teachers.users,
             teachers.movies,
-            _centred(teachers, _centres(teachers, centring)),
+            _centered(teachers, _centers(teachers, centring)),
             n_users=teachers.n_users,
             n_movies=teachers.n_movies,
             dimension=dimension,
@@ -94,17 +95,17 @@ def ratings_task(
     if centring == "public":
         movie_features = np.column_stack((movie_features, np.ones(len(movie_features))))
         names = (*names, INTERCEPT)
-    centres = _centres(train, centring)
+    centers = _centers(train, centring)
     origins = tuple(ORIGINS[choice] for choice in (features, centring) if choice in ORIGINS)
     profiles, profile_names = _profiles(movielens.users)
     return RatingsTask(
-        train=_population(train, centres, movie_features, names, origins).select(agents),
-        test=_population(test, centres, movie_features, names, origins).select(agents),
+        train=_population(train, centers, movie_features, names, origins).select(agents),
+        test=_population(test, centers, movie_features, names, origins).select(agents),
         movie_features=movie_features,
-        centres=centres[agents],
+        centers=centers[agents],
         user_profiles=profiles[agents],
         profile_names=profile_names,
-        rating_matrix=_rating_matrix(train, centres)[agents],
+        rating_matrix=_rating_matrix(train, centers)[agents],
         features_private=features == "als",
         description=_describe(features, centring, len(agents), movie_features.shape[1], test_share, seed),
     )
@@ -137,27 +138,27 @@ def _roles(
     return agents, movielens.ratings.select(~np.isin(movielens.ratings.users, agents))
 
 
-def _centres(train: Ratings, centring: Centring) -> NDArray[np.float64]:
+def _centers(train: Ratings, centring: Centring) -> NDArray[np.float64]:
     if centring == "public":
-        return np.full(train.n_users, PUBLIC_CENTRE)
+        return np.full(train.n_users, PUBLIC_CENTER)
     totals = np.bincount(train.users, weights=train.values, minlength=train.n_users)
     return totals / np.maximum(np.bincount(train.users, minlength=train.n_users), 1)
 
 
-def _centred(ratings: Ratings, centres: NDArray[np.float64]) -> NDArray[np.float64]:
-    return ratings.values - centres[ratings.users]
+def _centered(ratings: Ratings, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    return ratings.values - centers[ratings.users]
 
 
 def _population(
     ratings: Ratings,
-    centres: NDArray[np.float64],
+    centers: NDArray[np.float64],
     movie_features: NDArray[np.float64],
     names: tuple[str, ...],
     origins: tuple[Origin, ...],
 ) -> Population:
     return Population.packed(
         movie_features[ratings.movies],
-        _centred(ratings, centres),
+        _centered(ratings, centers),
         ratings.offsets,
         agent_names=range(1, ratings.n_users + 1),
         feature_names=names,
@@ -165,18 +166,20 @@ def _population(
     )
 
 
-def _rating_matrix(train: Ratings, centres: NDArray[np.float64]) -> sparse.csr_array:
+def _rating_matrix(train: Ratings, centers: NDArray[np.float64]) -> sparse.csr_array:
+    from scipy import sparse  # slow to import, and an agent that reads its samples needs none of it
+
     shape = (train.n_users, train.n_movies)
-    return sparse.csr_array((_centred(train, centres), train.movies, train.offsets), shape=shape)
+    return sparse.csr_array((_centered(train, centers), train.movies, train.offsets), shape=shape)
 
 
 def _genre_features(movies: Movies) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    features = np.column_stack((movies.genres.astype(np.float64), _standardised(movies.years)))
+    features = np.column_stack((movies.genres.astype(np.float64), _standardized(movies.years)))
     return features, (*movies.genre_names, "year")
 
 
 def _profiles(users: Users) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """Standardised age, gender and one column per occupation.
+    """Standardized age, gender and one column per occupation.
 
     Scaled so that another gender, another occupation and one standard deviation of age weigh the
     same: each is a Euclidean distance of 1.
@@ -185,10 +188,10 @@ def _profiles(users: Users) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     occupations = np.array([[job == own for job in jobs] for own in users.occupations]) / np.sqrt(2)
     female = np.array([gender == "F" for gender in users.genders], dtype=np.float64)
     names = ("age", "female", *jobs)
-    return np.column_stack((_standardised(users.ages.astype(np.float64)), female, occupations)), names
+    return np.column_stack((_standardized(users.ages.astype(np.float64)), female, occupations)), names
 
 
-def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _standardized(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean 0 and standard deviation 1; an unknown value (NaN) counts as average."""
     return np.nan_to_num((values - np.nanmean(values)) / np.nanstd(values), nan=0.0)
 
@@ -201,8 +204,71 @@ def _describe(
         "als_disjoint": "weighted-λ ALS on the ratings of other users",
         "genres": "genres and year (public)",
     }
-    centres = {"user_mean": "each agent's training mean", "public": f"the constant {PUBLIC_CENTRE}"}
+    centers = {"user_mean": "each agent's training mean", "public": f"the constant {PUBLIC_CENTER}"}
     return (
         f"MovieLens-100K, {n_agents} agents; {n_features} movie features: {sources[features]}; "
-        f"ratings centred by {centres[centring]}; {test_share:.0%} for testing, seed {seed}"
+        f"ratings centered by {centers[centring]}; {test_share:.0%} for testing, seed {seed}"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Ratings grouped by user or by movie: group k's are entries offsets[k]:offsets[k + 1]."""
+
+    offsets: NDArray[np.int64]
+    others: NDArray[np.int64]
+    ratings: NDArray[np.float64]
+
+    @classmethod
+    def group(
+        cls, keys: NDArray[Any], others: NDArray[Any], ratings: NDArray[np.float64], size: int
+    ) -> _Side:
+        order = np.argsort(keys, kind="stable")
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=size))))
+        return cls(offsets, others[order], ratings[order])
+
+    def solve(self, other_factors: NDArray[Any], penalty: float) -> NDArray[Any]:
+        """Each group's ridge regression on the fixed factors of the other side, penalty × its ratings."""
+        size, rank = len(self.offsets) - 1, other_factors.shape[1]
+        grams = np.empty((size, rank, rank))
+        moments = np.empty((size, rank))
+        for group, (start, end) in enumerate(zip(self.offsets[:-1], self.offsets[1:], strict=True)):
+            rows = other_factors[self.others[start:end]]
+            grams[group] = rows.T @ rows
+            moments[group] = self.ratings[start:end] @ rows
+        # A group without ratings gets a regular system too, whose solution is 0.
+        weights = penalty * np.maximum(np.diff(self.offsets), 1)
+        grams[:, np.arange(rank), np.arange(rank)] += weights[:, None]
+        return np.linalg.solve(grams, moments[:, :, None])[:, :, 0]
+
+
+def als_features(
+    users: NDArray[Any],
+    movies: NDArray[Any],
+    ratings: NDArray[np.float64],
+    *,
+    n_users: int,
+    n_movies: int,
+    dimension: int = 20,
+    penalty: float = 0.1,
+    iterations: int = 20,
+    seed: int = 0,
+) -> NDArray[np.float64]:
+    """Movie factors M that minimize Σ (r_um − u·m)² + λ(Σ n_u‖u‖² + Σ n_m‖m‖²), shape (n_movies, dimension).
+
+    Ratings should be centered. Rated movies start, as in the article, at their mean rating in the
+    first coordinate and small random numbers in the others; movies nobody rated get zeros.
+    """
+    if dimension < 1 or iterations < 1 or not penalty > 0:
+        raise DataError(
+            "ALS needs dimension ≥ 1, iterations ≥ 1 and a positive penalty, "
+            f"got {dimension}, {iterations} and {penalty}"
+        )
+    by_user = _Side.group(users, movies, ratings, n_users)
+    by_movie = _Side.group(movies, users, ratings, n_movies)
+    counts = np.maximum(np.diff(by_movie.offsets), 1)
+    factors = np.random.default_rng(seed).standard_normal((n_movies, dimension)) * 0.1
+    factors[:, 0] = np.bincount(movies, weights=ratings, minlength=n_movies) / counts
+    for _ in range(iterations):
+        factors = by_movie.solve(by_user.solve(factors, penalty), penalty)
+    return factors

@@ -74,7 +74,20 @@ def linear_classification(
         away the zeros, from which a sparse method would profit without any collaboration.
     dtype: of the samples; float32 and float64 use different draws.
     """
-    _check(n_agents, dimension, min_samples, max_samples, test_samples, label_noise, informative, features)
+    if n_agents < 1:
+        raise DataError(f"n_agents must be at least 1, got {n_agents}")
+    if not 0 <= min_samples <= max_samples:
+        raise DataError(
+            f"min_samples and max_samples must satisfy 0 ≤ min ≤ max, got {min_samples} and {max_samples}"
+        )
+    if test_samples < 0:
+        raise DataError(f"test_samples must not be negative, got {test_samples}")
+    if not 0 <= label_noise <= 1:
+        raise DataError(f"label_noise is a probability between 0 and 1, got {label_noise}")
+    if not 1 <= informative <= dimension:
+        raise DataError(f"informative must lie between 1 and dimension = {dimension}, got {informative}")
+    if features not in get_args(FeatureLaw):
+        raise DataError(f"features must be one of {get_args(FeatureLaw)}, got {features!r}")
     coefficients = _generator(seed, TARGETS).standard_normal((n_agents, informative))
     rotation = _random_rotation(dimension, _generator(seed, ROTATION)) if rotated else None
     sampler = _Sampler(coefficients, dimension, rotation, features, float_dtype(dtype), seed)
@@ -157,29 +170,3 @@ def _targets(
     targets = np.zeros((len(coefficients), dimension))
     targets[:, :informative] = coefficients
     return targets
-
-
-def _check(
-    n_agents: int,
-    dimension: int,
-    min_samples: int,
-    max_samples: int,
-    test_samples: int,
-    label_noise: float,
-    informative: int,
-    features: str,
-) -> None:
-    if n_agents < 1:
-        raise DataError(f"n_agents must be at least 1, got {n_agents}")
-    if not 0 <= min_samples <= max_samples:
-        raise DataError(
-            f"min_samples and max_samples must satisfy 0 ≤ min ≤ max, got {min_samples} and {max_samples}"
-        )
-    if test_samples < 0:
-        raise DataError(f"test_samples must not be negative, got {test_samples}")
-    if not 0 <= label_noise <= 1:
-        raise DataError(f"label_noise is a probability between 0 and 1, got {label_noise}")
-    if not 1 <= informative <= dimension:
-        raise DataError(f"informative must lie between 1 and dimension = {dimension}, got {informative}")
-    if features not in get_args(FeatureLaw):
-        raise DataError(f"features must be one of {get_args(FeatureLaw)}, got {features!r}")

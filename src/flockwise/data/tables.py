@@ -1,8 +1,9 @@
-"""Tables as Arrow: from files, data frames, dictionaries of columns and arrays."""
+"""Tables as Arrow: from files, data frames, dictionaries and arrays. Tables of samples as populations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import DTypeLike, NDArray
 
-from flockwise.data.checks import quoted
+from flockwise.data.checks import as_floats, cell_error, distinct, float_dtype, nonfinite_words, quoted
+from flockwise.data.labels import encode_labels, names_of, packing_order
+from flockwise.data.population import Population
 from flockwise.errors import DataError
 
 SUFFIXES = (".csv", ".parquet")
@@ -79,3 +83,132 @@ def check_present(table: pa.Table, columns: Iterable[str], role: str = "") -> No
             raise DataError(f"there is no column {column!r}{wanted}; the columns are {available}")
         if found > 1:
             raise DataError(f"column {column!r} occurs {found} times; rename or drop the others")
+
+
+def population_from_frame(
+    frame: Any,
+    *,
+    agent: str = "agent",
+    target: str,
+    features: Sequence[str] | None = None,
+    agents: Iterable[str | int] | None = None,
+    dtype: DTypeLike = "float64",
+) -> Population:
+    """A population from a table with one sample per row.
+
+    frame: pandas, polars or Arrow table, or a dictionary of columns.
+    agent, target: the columns that name each row's agent (text or integers) and what is to be predicted.
+    features: the columns to learn from; by default all the others.
+    agents: all agents in the wanted order, those without a row included; by default those found, sorted.
+
+    Booleans count as 0 and 1. Text, categories and missing values are refused.
+    """
+    table, kept = as_table(frame), float_dtype(dtype)
+    columns = _feature_columns(table, agent, target, features)
+    if table.num_rows == 0:
+        raise DataError("the table has no rows; give at least one sample")
+    known = None if agents is None else names_of(agents)
+    codes, names = encode_labels(table[agent], agent, known)
+    order, offsets = packing_order(codes, len(names))
+    packed = np.empty((table.num_rows, len(columns)), dtype=kept)
+    for place, column in enumerate(columns):
+        packed[:, place] = finite_numbers(table[column], column, codes, names, kept)[order]
+    targets = np.array(finite_numbers(table[target], target, codes, names, kept)[order])
+    return Population.packed(packed, targets, offsets, agent_names=names, feature_names=columns)
+
+
+def read_population(
+    path: str | os.PathLike[str],
+    *,
+    agent: str = "agent",
+    target: str,
+    features: Sequence[str] | None = None,
+    agents: Iterable[str | int] | None = None,
+    dtype: DTypeLike = "float64",
+) -> Population:
+    """A population from a .csv (with a header) or .parquet file; see `population_from_frame`."""
+    file = Path(path)
+    try:
+        table = read_table(file, text_columns=[agent])
+        return population_from_frame(
+            table, agent=agent, target=target, features=features, agents=agents, dtype=dtype
+        )
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
+
+
+def _feature_columns(
+    table: pa.Table, agent: str, target: str, features: Sequence[str] | None
+) -> tuple[str, ...]:
+    """The feature columns, once it is sure that every column asked for is there, once and in one role."""
+    if isinstance(features, str):
+        raise DataError(f"features must be a list of column names, got the text {features!r}")
+    if agent == target:
+        raise DataError(f"column {agent!r} cannot be both the agent and the target")
+    if features is None:
+        columns = tuple(name for name in columns_of(table) if name not in (agent, target))
+    else:
+        columns = distinct(features, "feature")
+    if not columns:
+        raise DataError(f"there is no feature column beside {agent!r} and {target!r}")
+    for role, names in (("agent", [agent]), ("target", [target]), ("feature", columns)):
+        check_present(table, names, role)
+    for role, column in (("agent", agent), ("target", target)):
+        if column in columns:
+            raise DataError(f"column {column!r} is the {role} and cannot be a feature as well")
+    return columns
+
+
+def finite_numbers(
+    column: pa.ChunkedArray,
+    name: str,
+    codes: NDArray[np.int64],
+    names: tuple[str, ...],
+    dtype: np.dtype[Any],
+) -> NDArray[Any]:
+    """The column as finite floats; the first cell that is none is refused by agent, column and row."""
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not _is_numeric(kind):
+        row, problem = _why_not_numbers(column)
+        raise cell_error(names[codes[row]], name, row, problem)
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise cell_error(names[codes[row]], name, row, "missing value; fill it or drop the row")
+    numbers = column.to_numpy()
+    converted = as_floats(numbers, dtype)
+    finite = np.isfinite(converted)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise cell_error(names[codes[row]], name, row, nonfinite_words(float(numbers[row]), dtype))
+    return converted
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    # A column of type null has nothing but missing values; those are reported as such.
+    tests = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def _why_not_numbers(column: pa.ChunkedArray) -> tuple[int, str]:
+    """The row to blame, and what is wrong with a column that does not hold numbers."""
+    kind = column.type
+    leave_out = "or leave the column out of features"
+    if pa.types.is_dictionary(kind):
+        return 0, f"category {column[0].as_py()!r} is not a number; encode categories as numbers {leave_out}"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        for row, cell in enumerate(column):
+            text = cell.as_py()
+            if text is not None and not _reads_as_number(text):
+                return row, f"text {text!r} is not a number; encode it as one {leave_out}"
+        return 0, f"{column[0].as_py()!r} is a number written as text; convert the column to numbers"
+    return 0, f"a value of type {kind} is not a number; convert it {leave_out}"
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

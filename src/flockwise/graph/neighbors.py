@@ -75,11 +75,11 @@ def _nearest_by_tree(points: Floats, k: int) -> Agents:
 
 def _nearest_by_product(points: Floats, agents: NDArray[np.int64], k: int) -> Agents:
     """Neighbors of some agents among all points, in blocks of x·y − ‖y‖²/2 from one matrix product each."""
-    # Centred, so that a common offset does not drown the differences in rounding.
-    centred = points - points.mean(axis=0)
-    squares = np.einsum("ij,ij->i", centred, centred)
-    keys = np.column_stack([centred, -squares / 2]).T
-    queries = np.column_stack([centred, np.ones(len(points))])
+    # Centered, so that a common offset does not drown the differences in rounding.
+    centered = points - points.mean(axis=0)
+    squares = np.einsum("ij,ij->i", centered, centered)
+    keys = np.column_stack([centered, -squares / 2]).T
+    queries = np.column_stack([centered, np.ones(len(points))])
     # No less than the rounding of two such scores and of the two distances that would decide.
     slack = 8 * (points.shape[1] + 2) * np.finfo(np.float64).eps * float(squares.max())
     found = np.empty((len(agents), k), dtype=np.int32)

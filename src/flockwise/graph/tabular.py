@@ -95,7 +95,7 @@ def named_vectors(
 
 
 def profile_vectors(profiles: Any, columns: Sequence[str] | None = None) -> NDArray[np.float64]:
-    """One vector per row: numbers standardised (mean 0, variance 1), text and booleans one-hot.
+    """One vector per row: numbers standardized (mean 0, variance 1), text and booleans one-hot.
 
     Two unlike agents are then about as far apart in a column of either kind: squared distance 2.
     A column of equal numbers says nothing and becomes 0.
@@ -144,7 +144,7 @@ def _encode(column: pa.ChunkedArray, name: str, names: Sequence[str] | None) -> 
     _check_complete(column.is_null(nan_is_null=True).to_numpy(), name, names)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if _is_number(column.type):
-        return _standardised(column.cast(pa.float64()).to_numpy(), name, names)
+        return _standardized(column.cast(pa.float64()).to_numpy(), name, names)
     if pa.types.is_boolean(kind) or pa.types.is_dictionary(column.type) or _is_text(kind):
         return _one_hot(column.cast(kind), name)
     raise DataError(
@@ -152,15 +152,15 @@ def _encode(column: pa.ChunkedArray, name: str, names: Sequence[str] | None) -> 
     )
 
 
-def _standardised(values: NDArray[np.float64], name: str, names: Sequence[str] | None) -> NDArray[np.float64]:
+def _standardized(values: NDArray[np.float64], name: str, names: Sequence[str] | None) -> NDArray[np.float64]:
     finite = np.isfinite(values)
     if not finite.all():
         row = int(np.argmin(finite))
         raise cell_error(_owner(names, row), name, row, f"value {values[row]} is not finite; replace it")
     if values.min() == values.max():
         return np.zeros_like(values)
-    centred = values - values.mean()
-    return centred / centred.std()
+    centered = values - values.mean()
+    return centered / centered.std()
 
 
 def _one_hot(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:

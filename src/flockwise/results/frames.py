@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.data.checks import first_nonfinite, quoted
-from flockwise.data.frames import finite_numbers
 from flockwise.data.labels import encode_labels
 from flockwise.data.population import INTERCEPT, Population
-from flockwise.data.tables import as_table, check_present, columns_of, is_table
+from flockwise.data.tables import as_table, check_present, columns_of, finite_numbers, is_table
 from flockwise.errors import DataError
 
 

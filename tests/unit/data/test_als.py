@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from flockwise.data.als import als_features
+from flockwise.data.ratings import als_features
 from flockwise.errors import DataError
 
 

@@ -117,7 +117,7 @@ def test_what_is_no_archive_leaves_nothing_behind(server, nowhere, content):
 def test_an_archive_that_is_too_large_is_refused(server, nowhere, monkeypatch):
     served, address = server
     (served / "ml-100k.zip").write_bytes(small_zip())
-    monkeypatch.setattr("flockwise.data.download.MAX_BYTES", 100)
+    monkeypatch.setattr("flockwise.data.movielens.MAX_BYTES", 100)
     with pytest.raises(DataError, match="larger than 100 bytes; nothing was kept"):
         _find_or_download(f"{address}/ml-100k.zip", sha256(b"contents of u.data"))
     assert list(nowhere.iterdir()) == []
@@ -235,8 +235,8 @@ def test_paper_task_has_consistent_parts(data, paper_task):
     train, test = data.split(0.2, seed=0)
     assert paper_task.train.agent_names == tuple(map(str, range(1, 944)))
     np.testing.assert_array_equal(paper_task.train.features, paper_task.movie_features[train.movies])
-    np.testing.assert_allclose(paper_task.train.targets + paper_task.centres[train.users], train.values)
-    np.testing.assert_allclose(paper_task.test.targets + paper_task.centres[test.users], test.values)
+    np.testing.assert_allclose(paper_task.train.targets + paper_task.centers[train.users], train.values)
+    np.testing.assert_allclose(paper_task.test.targets + paper_task.centers[test.users], test.values)
     means = [paper_task.train.samples(agent)[1].mean() for agent in range(943)]
     np.testing.assert_allclose(means, 0, atol=1e-12)
     matrix = paper_task.rating_matrix
@@ -265,7 +265,7 @@ def test_test_ratings_have_no_influence(data, features):
     )
     after = ratings_task(changed, features=features, als_iterations=2)
     np.testing.assert_array_equal(after.movie_features, before.movie_features)
-    np.testing.assert_array_equal(after.centres, before.centres)
+    np.testing.assert_array_equal(after.centers, before.centers)
     np.testing.assert_array_equal(after.train.targets, before.train.targets)
     assert not np.array_equal(after.test.targets, before.test.targets)
 
@@ -274,7 +274,7 @@ def test_disjoint_features_come_from_users_who_are_no_agents(data):
     task = ratings_task(data, features="als_disjoint", als_iterations=2)
     assert task.train.n_agents == 472
     assert task.test.agent_names == task.train.agent_names
-    assert len(task.user_profiles) == len(task.centres) == 472
+    assert len(task.user_profiles) == len(task.centers) == 472
     assert task.rating_matrix.shape == (472, 1682)
     assert not task.features_private
     agents = np.array([int(name) - 1 for name in task.train.agent_names])
@@ -290,7 +290,7 @@ def test_disjoint_features_come_from_users_who_are_no_agents(data):
 
 def test_public_task_uses_nothing_private(data):
     task = ratings_task(data, features="genres", centring="public")
-    assert set(task.centres) == {3.5}
+    assert set(task.centers) == {3.5}
     assert task.train.feature_names[-2:] == ("year", "intercept")
     assert task.train.n_features == 21
     assert np.all(task.train.features[:, -1] == 1)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from flockwise.method import LowPass, ReleaseOnce
-from flockwise.method.lowpass_at_once import Smoothing, smooth
 from flockwise.method.release_once import finish_smoothed
 from flockwise.method.rules import Rounds, Traffic
+from flockwise.method.smoothing import Smoothing, smooth
 from flockwise.objective import Problem
 from flockwise.privacy.budget import Budget
 
@@ -28,7 +28,7 @@ def solve_lowpass(problem: Problem, budget: Budget, seed: int) -> LowPassResult:
     assert rule.at_once is not None
     assert finish is not None
     assert guarantee is not None
-    outcome = rule.at_once()
+    outcome = rule.at_once(rule.ids)
     own_models = finish(outcome.models, outcome.details)
     return LowPassResult(own_models, outcome.details, outcome.traffic, guarantee.explain())
 

@@ -169,9 +169,9 @@ class ToyMethod:
     def prepare(self, problem, seed):
         released = self.statistic.release(problem, self.privacy, seed)
 
-        def converse(number, weights):
-            heard = yield Say("released", released.vectors[number])
-            return np.mean([released.vectors[number], *(heard[other] for other in sorted(heard))], axis=0)
+        def converse(position, number, weights):
+            heard = yield Say("released", released.vectors[position])
+            return np.mean([released.vectors[position], *(heard[other] for other in sorted(heard))], axis=0)
 
         def collect(results, traffic):
             models = released.vectors.copy()

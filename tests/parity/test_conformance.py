@@ -413,7 +413,7 @@ class TwoLooks:
             for agent, ledger in enumerate(self.ledgers)
         ]
 
-        def converse(number, weights):
+        def converse(position, number, weights):
             center = None
             for look in range(self.looks):
                 vector = yield ReleaseRequest(DirectionsAround(), center)

@@ -58,7 +58,7 @@ def both(problem, method, seed=0):
     """What is computed at once, and what agents find by talking."""
     rule = method.prepare(problem, seed).rule
     assert rule.at_once is not None
-    return rule.at_once(), run_rounds(rule)
+    return rule.at_once(rule.ids), run_rounds(rule)
 
 
 def assert_same(central, distributed):
@@ -297,7 +297,9 @@ def test_the_order_of_delivery_does_not_matter():
     expected = run_rounds(rule).details
     ties = {number: rule.edges.around(number) for number in range(12)}
     agents = {
-        number: TalkingAgent(number, own, rule.converse(number, own)) for number, own in ties.items() if own
+        number: TalkingAgent(number, own, rule.converse(number, number, own))
+        for number, own in ties.items()
+        if own
     }
     random = np.random.default_rng(0)
     post = []

@@ -62,9 +62,7 @@ def test_the_protocol_agrees_with_the_central_computation(seed, monkeypatch):
     task = linear_classification(15, 6, seed=seed, test_samples=1)
     graph = connected(seed, 15)
     problem = Problem(task.train, graph)
-    monkeypatch.setattr(
-        release_once, "public_noise", lambda variances, seed: public_noise(np.arange(15), variances)
-    )
+    monkeypatch.setattr(release_once, "noise_like", lambda variances: public_noise(np.arange(15), variances))
     monkeypatch.setattr(release_once, "propagate", converged)
     prepared = ReleaseOnce(BUDGET).prepare(problem, seed)
     assert isinstance(prepared.rule, Descent)

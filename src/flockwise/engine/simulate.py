@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time as wall_clock
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flockwise.checks import Count, Duration, Seed, ShareInside, check_fields, fits
 from flockwise.data import Population
 from flockwise.engine.base import ENGINES, Judge, Run, RunSettings, Status, Sums
 from flockwise.engine.conditions import Conditions
 from flockwise.errors import PrivacyError, ResumeError, SimulationError
-from flockwise.method.base import Method, Prepared, check_method, check_prepared
+from flockwise.method.base import Method, check_method, check_prepared
 from flockwise.method.rules import Rounds, Rule, Solved
 from flockwise.objective import Problem
 from flockwise.privacy.tracked import own_models, run_models
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
 from flockwise.results.metrics import agent_metrics
 from flockwise.results.trajectory import Record, Trajectory
+from flockwise.solve import choose_l2
 
 Progress = Callable[[int, int | None], None]
 
@@ -91,6 +94,8 @@ def simulate(
     if not fits(seed, Seed):
         raise SimulationError(f"seed must be a whole number from 0 to 2^64 - 1, got seed={seed!r}")
     chosen = ENGINES[engine]
+    if problem.objective.l2 == "auto":
+        problem = choose_l2(problem)
     private = getattr(method, "privacy", None) is not None
     check_method(method, problem, PrivacyError if private else SimulationError)
     prepared = method.prepare(problem, int(seed))
@@ -98,7 +103,8 @@ def simulate(
     stops = _planned_stops(prepared.rule, Stops(updates, ticks, time, tolerance, record_every))
     conditions = conditions or Conditions()
     conditions.check_agents(problem.n_agents)
-    run_settings = RunSettings(int(seed), _limit(stops), conditions, threads)
+    limit = NEVER if stops.updates is None else int(stops.updates)
+    run_settings = RunSettings(int(seed), limit, conditions, threads)
     _refuse_unusable(method.name, prepared.rule, stops, run_settings, resume)
     settings = {
         "method": method.name,
@@ -107,17 +113,39 @@ def simulate(
         "seed": int(seed),
         "updates": _setting(stops.updates),
         "record_every": _setting(stops.record_every),
-        "conditions": _plain(asdict(conditions)),
+        "conditions": _setting(asdict(conditions)),
     }
     if resume is not None:
         _check_resumable(resume, problem, settings)
     run = chosen.start(prepared.rule, run_settings, None if resume is None else dict(resume.state))
-    judged = _Judged(problem, prepared, test, measures or {})
-    driver = _Driver(run, stops, judged, problem.n_agents, on_record, resume)
+
+    def score(models: NDArray[Any]) -> NDArray[np.float64]:
+        assert test is not None
+        return agent_metrics(problem.loss, test, models)
+
+    objective = None if prepared.objective is None else prepared.objective.agent_values
+    judges = _Judges(objective, None if test is None else score, measures or {})
+    driver = _Driver(run, stops, judges, problem.n_agents, on_record, resume)
     stopped = driver.to_the_end(progress, should_stop)
-    if isinstance(prepared.rule, AT_ONCE):
-        stopped = "solved"
-    return _trajectory(problem, method, prepared, run, driver, settings, stopped, test)
+    result, state = run.result(), run.state()
+    own = None if prepared.finish is None else prepared.finish(result.models, result.details)
+    return Trajectory(
+        method=method.name,
+        models=run_models(result.models, method.name, prepared.guarantee),
+        records=tuple(driver.records),
+        loss=problem.loss,
+        agent_names=problem.population.agent_names,
+        feature_names=problem.population.feature_names,
+        updates=result.updates,
+        agent_metrics=None if test is None else score(result.models),
+        problem_fingerprint=problem.fingerprint,
+        settings=settings | dict(result.settings),
+        stopped="solved" if isinstance(prepared.rule, AT_ONCE) else stopped,
+        state=state | {"now": np.array(driver.now)} if state else {},
+        own_models=None if own is None else own_models(own),
+        own_metrics=None if test is None or own is None else score(own),
+        guarantee=prepared.guarantee,
+    )
 
 
 def _planned_stops(rule: Rule, stops: Stops) -> Stops:
@@ -134,12 +162,7 @@ def _planned_stops(rule: Rule, stops: Stops) -> Stops:
         raise PrivacyError(
             f"updates={stops.updates}: the budget is planned for {planned} updates; plan for more"
         )
-    values = {field.name: getattr(stops, field.name) for field in fields(stops)}
-    return Stops(**(values | {"updates": stops.updates or planned}))
-
-
-def _limit(stops: Stops) -> int:
-    return NEVER if stops.updates is None else int(stops.updates)
+    return replace(stops, updates=stops.updates or planned)
 
 
 def _refuse_unusable(
@@ -160,46 +183,27 @@ def _refuse_unusable(
         )
 
 
-class _Judged:
-    """What is recorded of a run."""
+class _Judges(NamedTuple):
+    """What records evaluate: the objective, the held-out samples, and measures of the caller's own."""
 
-    def __init__(
-        self, problem: Problem, prepared: Prepared, test: Population | None, measures: Mapping[str, Judge]
-    ) -> None:
-        self._objective = prepared.objective
-        self._test = None if test is None else (lambda models: agent_metrics(problem.loss, test, models))
-        self._measures = measures
-
-    def record(self, run: Run, now: int, ticks: int) -> Record:
-        nothing = Sums(0, float("nan"), 0.0)
-        value = nothing if self._objective is None else run.measure(self._objective.agent_values)
-        scores = nothing if self._test is None else run.measure(self._test)
-        vectors, size = run.sent(now)
-        return Record(
-            time=now / TIME_UNIT,
-            ticks=ticks,
-            objective=value.total,
-            metric=scores.mean,
-            metric_sd=scores.sd,
-            vectors=vectors,
-            bytes=size,
-            measures={name: run.measure(judge).mean for name, judge in self._measures.items()},
-        )
+    objective: Judge | None
+    test: Judge | None
+    measures: Mapping[str, Judge]
 
 
 class _Driver:
-    """A run driven from barrier to barrier."""
+    """A run driven from barrier to barrier, and its records."""
 
     def __init__(
         self,
         run: Run,
         stops: Stops,
-        judged: _Judged,
+        judges: _Judges,
         n_agents: int,
         on_record: Callable[[Record], None] | None,
         resume: Trajectory | None,
     ) -> None:
-        self._run, self._stops, self._judged, self._n_agents = run, stops, judged, n_agents
+        self._run, self._stops, self._judges, self._n_agents = run, stops, judges, n_agents
         self._on_record = on_record
         self.records = _records_on_the_grid(resume.records, stops.record_every) if resume else []
         self.now = int(resume.state["now"]) if resume else 0
@@ -263,7 +267,14 @@ class _Driver:
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def _record(self) -> None:
-        record = self._judged.record(self._run, self.now, self._status.ticks)
+        value, scores = (
+            Sums(0, math.nan, 0.0) if judge is None else self._run.measure(judge)
+            for judge in self._judges[:2]
+        )
+        vectors, size = self._run.sent(self.now)
+        measures = {name: self._run.measure(judge).mean for name, judge in self._judges.measures.items()}
+        ticks, time = self._status.ticks, self.now / TIME_UNIT
+        record = Record(time, ticks, value.total, scores.mean, scores.sd, vectors, size, measures)
         self.records.append(record)
         if self._on_record is not None:
             self._on_record(record)
@@ -277,42 +288,6 @@ class _Driver:
         return bool(earlier) and abs(earlier[-1].objective - now.objective) <= self._stops.tolerance * abs(
             now.objective
         )
-
-
-def _trajectory(
-    problem: Problem,
-    method: Method,
-    prepared: Prepared,
-    run: Run,
-    driver: _Driver,
-    settings: dict[str, Any],
-    stopped: str,
-    test: Population | None,
-) -> Trajectory:
-    result, guarantee = run.result(), prepared.guarantee
-    own = None if prepared.finish is None else prepared.finish(result.models, result.details)
-
-    def scores(models: Any) -> Any:
-        return None if test is None or models is None else agent_metrics(problem.loss, test, models)
-
-    state = run.state()
-    return Trajectory(
-        method=method.name,
-        models=run_models(result.models, method.name, guarantee),
-        records=tuple(driver.records),
-        loss=problem.loss,
-        agent_names=problem.population.agent_names,
-        feature_names=problem.population.feature_names,
-        updates=result.updates,
-        agent_metrics=scores(result.models),
-        problem_fingerprint=problem.fingerprint,
-        settings=settings | dict(result.settings),
-        stopped=stopped,
-        state=state | {"now": np.array(driver.now)} if state else {},
-        own_models=None if own is None else own_models(own),
-        own_metrics=scores(own),
-        guarantee=guarantee,
-    )
 
 
 def _records_on_the_grid(records: tuple[Record, ...], record_every: float | None) -> list[Record]:
@@ -330,6 +305,8 @@ def _setting(value: Any) -> Any:
     if is_dataclass(value):
         parts = {field.name: _setting(getattr(value, field.name)) for field in fields(value)}
         return {"kind": type(value).__name__} | parts
+    if isinstance(value, Mapping):  # as it comes back from JSON, where keys are strings
+        return {str(key): _setting(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_setting(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
@@ -343,10 +320,3 @@ def _check_resumable(saved: Trajectory, problem: Problem, settings: Mapping[str,
             raise ResumeError(
                 f"the saved run had {name} = {saved.settings.get(name)!r}, this one has {settings[name]!r}"
             )
-
-
-def _plain(value: Any) -> Any:
-    """As it comes back from JSON, where keys are strings and numbers are Python's own."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return _setting(value)

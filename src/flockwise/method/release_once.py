@@ -19,11 +19,17 @@ from numpy.typing import NDArray
 from flockwise.checks import Configured, Part, Positive, check_fields
 from flockwise.errors import ConfigError, PrivacyError
 from flockwise.method.base import METHODS, Candidate, Deployment, Prepared, PublicFacts
-from flockwise.method.lowpass_at_once import Smoothing, collected, smooth
 from flockwise.method.propagation import propagated
 from flockwise.method.rules import Descent, Edges, Outcome, Rounds
-from flockwise.method.smoothing import propagate, public_noise, variances_of
-from flockwise.method.traffic import foretold_traffic
+from flockwise.method.smoothing import (
+    Smoothing,
+    collected,
+    lowpass_traffic,
+    noise_like,
+    propagate,
+    smooth,
+    variances_of,
+)
 from flockwise.objective import CollaborativeObjective, Objective, Problem
 from flockwise.objective.losses import has_two_classes, loss_name
 from flockwise.objective.passes import neighbor_sums
@@ -46,8 +52,6 @@ from flockwise.solve.local import solve_local_models
 # Chosen on generated instances of the paper's task (100 agents, 20 and 100 features, ε from ½ to 1),
 # where results change little from .1 to .25.
 PROPAGATION_TRADEOFF: Final = 0.15
-# Everyone knows it, so everyone draws the same public noise.
-PUBLIC_SEED: Final = 0
 # Updates of a propagation that a plan tries: it costs no privacy, and has settled by then.
 SMOOTHING_UPDATES: Final = 50
 # λ of a released model that a plan tries, in units of the curvature that its data have in one direction.
@@ -133,7 +137,7 @@ class Propagation:
     def _noise(self, problem: Problem, released: Released, mean: ShrunkenMean) -> Smoothed:
         """Public noise, as large as that of the releases, before and after all that is done to them."""
         finite = np.where(np.isfinite(released.variances), released.variances, 0.0)
-        noise = mean.replace_in_noise(public_noise(finite, PUBLIC_SEED))
+        noise = mean.replace_in_noise(noise_like(finite))
         return Smoothed(noise, propagate(problem.neighbors, noise, self._pulls(released)))
 
 
@@ -164,24 +168,18 @@ class LowPass:
     def prepare(self, problem: Problem, statistic: Statistic, released: Released) -> Prepared:
         signal = statistic.signal_power(problem.dimension)
 
-        def converse(number: int, weights: Mapping[int, float]) -> Conversation[Any]:
+        def converse(position: int, number: int, weights: Mapping[int, float]) -> Conversation[Any]:
             public = Public(
-                released.vectors[number],
-                float(released.variances[number]),
-                float(released.noise_variances[number]),
+                released.vectors[position],
+                float(released.variances[position]),
+                float(released.noise_variances[position]),
                 signal,
             )
             return collaborate(number, public, weights)
 
-        def at_once() -> Outcome:
-            smoothing = smooth(problem.neighbors, released, signal)
-            traffic = foretold_traffic(
-                problem.neighbors,
-                released.variances,
-                problem.dimension,
-                smoothing.hops,
-                measures_power=signal is None,
-            )
+        def at_once(ids: NDArray[np.int64]) -> Outcome:
+            smoothing = smooth(problem.neighbors, released, signal, ids=ids)
+            traffic = lowpass_traffic(problem.neighbors, released, ids, smoothing, signal is None)
             return Outcome(smoothing.beliefs.vectors, smoothing.hops, traffic, smoothing)
 
         def collect(results: Mapping[int, Any], traffic: Any) -> Outcome:

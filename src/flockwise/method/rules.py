@@ -254,19 +254,20 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """A conversation between neighbors.
+    """A conversation between neighbors; agents without neighbors say nothing.
 
-    converse: one agent's side of it, from its number and its edges; agents without neighbors say nothing.
-    release: what one agent's samples answer to a request. collect: the outcome, from everyone's results by
-    position and what was sent. at_once: the same computed for all agents together, if there is a fast way.
+    converse: one agent's side of it, from its position, its number and the weights of its edges by the
+    neighbors' numbers. release: how an agent's samples answer requests, by position. collect: the outcome,
+    from everyone's results by position and what was sent. at_once: the same outcome for all agents together,
+    from their numbers, if there is a fast way.
     """
 
     ids: NDArray[np.int64]
     edges: Edges
-    converse: Callable[[int, Mapping[int, float]], Conversation[Any]]
+    converse: Callable[[int, int, Mapping[int, float]], Conversation[Any]]
     collect: Callable[[Mapping[int, Any], Traffic], Outcome]
     release: Callable[[int], Releases] = lambda position: no_release
-    at_once: Callable[[], Outcome] | None = None
+    at_once: Callable[[NDArray[np.int64]], Outcome] | None = None
 
     @property
     def n_agents(self) -> int:

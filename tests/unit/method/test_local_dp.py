@@ -29,7 +29,7 @@ def test_normal_noise_on_features_has_the_calibrated_size():
     bound = math.sqrt(5)
     problem, _ = synthetic(feature_bound=bound)
     noisy = LocalDP(Budget(2.0, 1e-5)).perturbed(problem, 0)
-    (event,) = calibrate(Budget(1.0, 1e-5), Gaussian(2 * bound, 1.0), "gdp", updates=1)
+    (event,) = calibrate(Budget(1.0, 1e-5), Gaussian(2 * bound, 1.0), "gdp", 1)
     noise = noisy.population.features - problem.population.features
     assert noise.std() == pytest.approx(event.scale, rel=0.03)
 

@@ -16,10 +16,10 @@ from flockwise import (
 )
 from flockwise.errors import ObjectiveError, PrivacyError, SimulationError
 from flockwise.graph import random_graph
-from flockwise.method import LowPass, ReleaseOnce, lowpass_at_once
-from flockwise.method.lowpass_at_once import smooth
+from flockwise.method import LowPass, ReleaseOnce, smoothing
 from flockwise.method.release_once import finish_smoothed
 from flockwise.method.rules import Rounds
+from flockwise.method.smoothing import smooth
 from flockwise.objective import Objective, Quadratic
 from flockwise.privacy.budget import Budget
 from flockwise.protocol.choice import (
@@ -88,7 +88,7 @@ def solved(method, problem, seed=0):
     assert isinstance(prepared.rule, Rounds)
     assert prepared.rule.at_once is not None
     assert prepared.finish is not None
-    outcome = prepared.rule.at_once()
+    outcome = prepared.rule.at_once(prepared.rule.ids)
     return outcome.details, prepared.finish(outcome.models, outcome.details)
 
 
@@ -135,7 +135,7 @@ def test_slow_patterns_follow_resemblance_and_not_density():
     truths = np.column_stack([np.cos(angles), np.sin(angles)])
     graph = angular_graph(truths, threshold=0.01)
     plain = graph.to_scipy().toarray() / graph.degrees
-    evened = lowpass_at_once._hop(graph).toarray()
+    evened = smoothing._hop(graph).toarray()
     assert unexplained(evened, truths) < 0.5 * unexplained(plain, truths)
 
 

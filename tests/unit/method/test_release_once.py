@@ -13,7 +13,7 @@ from flockwise.data import Samples
 from flockwise.errors import PrivacyError
 from flockwise.method import Propagation, ReleaseOnce
 from flockwise.method.rules import Descent, LocalAnchors
-from flockwise.method.smoothing import propagate, public_noise, variances_of
+from flockwise.method.smoothing import noise_like, propagate, variances_of
 from flockwise.objective import (
     CappedLogistic,
     Huber,
@@ -329,8 +329,8 @@ def test_sweeps_reach_the_minimum_of_model_propagation():
 def test_public_noise_is_the_same_for_all_and_as_large_as_told():
     """200 columns: a variance is within 50 % (5 standard errors)."""
     variances = np.array([0.01, 1.0, 100.0])
-    noise = public_noise(variances, 0)
-    np.testing.assert_array_equal(noise, public_noise(variances, 0))
+    noise = noise_like(variances)
+    np.testing.assert_array_equal(noise, noise_like(variances))
     np.testing.assert_allclose(variances_of(noise), variances, rtol=0.5)
 
 
@@ -355,7 +355,7 @@ def correlations_on(alike, seed):
         truth = truth[random.permutation(n_agents)]
     variances = random.uniform(0.02, 0.2, n_agents)
     vectors = truth + np.sqrt(variances)[:, None] * random.normal(size=truth.shape)
-    noise = public_noise(variances, 0)
+    noise = noise_like(variances)
     smoothed = [Smoothed(rows, propagate(graph, rows, pulls)) for rows in (vectors, noise)]
     shares = 1 / variances / (1 / variances).sum()
     expected = expected_correlations(smoothed[0], smoothed[1], variances, shares, 1.0)

@@ -13,7 +13,7 @@ __all__ = ["CpuEngine", "DescentRun"]
 
 def converse(rule: Rounds, settings: RunSettings, state: State | None) -> Run:
     """All agents at once where the method knows how, else as the reference engine does it."""
-    return RunAtOnce(run_rounds(rule) if rule.at_once is None else rule.at_once())
+    return RunAtOnce(run_rounds(rule) if rule.at_once is None else rule.at_once(rule.ids))
 
 
 class CpuEngine(Engine):

@@ -23,10 +23,11 @@ def run_rounds(rule: Rounds, *, loses: Loses = never) -> Outcome:
     numbers = rule.ids.tolist()
     agents, neighbors = {}, {}
     for position, number in enumerate(numbers):
-        ties = {numbers[other]: weight for other, weight in rule.edges.around(position).items()}
-        if ties:
-            agents[number] = TalkingAgent(number, ties, rule.converse(number, ties), rule.release(position))
-            neighbors[number] = list(ties)
+        edges = {numbers[other]: weight for other, weight in rule.edges.around(position).items()}
+        if edges:
+            talk = rule.converse(position, number, edges)
+            agents[number] = TalkingAgent(number, edges, talk, rule.release(position))
+            neighbors[number] = list(edges)
     traffic = converse(neighbors, agents, loses=loses)
     found = {position: agents[number].outcome for position, number in enumerate(numbers) if number in agents}
     return rule.collect(found, traffic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from flockwise.objective.losses import (
     public_smoothness,
 )
 
-Penalty: TypeAlias = NotNegative | tuple[float, ...] | None
+Penalty: TypeAlias = NotNegative | tuple[float, ...] | Literal["auto"] | None
 
 # The confidence of an agent without data, as a share of that of an agent with one sample.
 CONFIDENCE_WITHOUT_DATA = 0.1
@@ -32,7 +32,8 @@ class Objective:
     """The public side of Eq. (2); nothing here is computed from anybody's data.
 
     tradeoff: μ. Large: agents trust their own data; small: they agree with their neighbors.
-    l2: λ, one number for all agents or one each; by default 1/max(m_i, 1).
+    l2: λ, one number for all agents or one each; by default 1/max(m_i, 1). "auto" has it chosen by
+        cross-validation on everybody's samples before a run (`choose_l2`).
     max_samples: the public cap on m_i that confidences are measured against; by default the largest m_i.
     feature_bound: a public bound on ‖x‖₂. Longer samples are scaled down to it in updates and releases, and
         step sizes come from it and from no data. Local and own models use the data as they are.
@@ -75,6 +76,8 @@ class Objective:
         """λ_i of agents with so many samples."""
         if self.l2 is None:
             return 1.0 / np.maximum(sample_counts, 1)
+        if self.l2 == "auto":
+            raise ObjectiveError('l2="auto" is still to be chosen: call choose_l2(problem) first')
         penalties = np.asarray(self.l2, dtype=np.float64)
         if penalties.shape not in ((), (len(sample_counts),)):
             raise ObjectiveError(

@@ -40,7 +40,8 @@ class Problem:
         misfit = target_misfit(self.population, self.loss, "training")
         if misfit is not None:
             raise ObjectiveError(misfit)
-        _ = self.l2_penalties  # a bad l2 is refused here and not at its first use
+        if self.objective.l2 != "auto":
+            _ = self.l2_penalties  # a bad l2 is refused here and not at its first use
 
     def __repr__(self) -> str:
         edges = "no graph" if self.graph is None else f"{self.graph.n_edges} edges"

@@ -23,7 +23,7 @@ from tests.network.signers import Signer
 from tests.network.world import Recorder
 
 import flockwise.net
-from flockwise.net.folder import signing_key_of
+from flockwise.net.folder import AgentFolder
 from flockwise.net.identity import Authority, TlsFiles
 from flockwise.net.setup import free_addresses
 from flockwise.net.wire import FRAME
@@ -312,7 +312,7 @@ class Liar:
 
     def __init__(self, network, name, session):
         self.signer = Signer(name)
-        self.signer.key = signing_key_of(network.path(name), name)
+        self.signer.key = AgentFolder.read(network.path(name)).signing_key()
         self.stranger = Signer("somebody else")
         self._session, self._key = session, Keys(NETWORK, name).model(name)
 

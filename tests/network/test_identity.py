@@ -34,8 +34,8 @@ from flockwise.net.identity import (
     TlsFiles,
     Trust,
     enroll,
+    key_text,
     read_signing_key,
-    save_signing_key,
 )
 from flockwise.net.names import check_name, split_address
 from flockwise.net.signing import new_signing_key, public_key_of
@@ -195,9 +195,9 @@ def test_an_identity_survives_the_disk(authority, tmp_path):
         identity.certificate,
         authority.trust,
     )
-    assert (read.host, read.agents) == ("gate", ("anna", "bo"))
+    assert (read.subject.host, read.subject.agents) == ("gate", ("anna", "bo"))
     assert read.public_keys == identity.public_keys
-    assert public_key_of(read.signing_key("bo")) == identity.public_keys["bo"]
+    assert public_key_of(read.keys.signing["bo"]) == identity.public_keys["bo"]
 
 
 def test_an_authority_survives_the_disk(authority, tmp_path):
@@ -281,7 +281,7 @@ def test_what_a_killed_attempt_left_is_no_obstacle(authority, tmp_path):
     key = tmp_path / "anna" / "signing" / "anna.key"
     elsewhere = tmp_path / "elsewhere"
     key.with_name("anna.key.part").symlink_to(elsewhere)
-    save_signing_key(key, new_signing_key())
+    keyfiles.write_file(key, key_text(new_signing_key()))
     assert not elsewhere.exists()
     assert read_signing_key(key)
 

@@ -13,7 +13,7 @@ from flockwise.graph import SimilarityGraph
 from flockwise.net.folder import AgentFolder, HostFolder, OwnBudget
 from flockwise.net.joining import accept_reply, answer_request, make_request
 from flockwise.net.settings import NetworkSettings
-from flockwise.net.setup import Blueprint, Member, create_network, host_together
+from flockwise.net.setup import Member, NetworkPlan, create_network, host_together
 from flockwise.objective import Objective
 
 BUDGET = OwnBudget(epsilon=1.0, delta=1e-5, updates=3, clip=0.5)
@@ -111,11 +111,14 @@ def test_gateways_list_their_agents_and_hold_no_signing_key(tmp_path):
     make_network(tmp_path / "net")
     hosts = host_together(tmp_path / "net", 2)
     assert [host.name for host in hosts] == ["gateway1", "gateway2"]
-    assert [HostFolder.read(host).identity.agents for host in hosts] == [("ann", "bob"), ("cy", "dee")]
+    assert [HostFolder.read(host).identity.subject.agents for host in hosts] == [
+        ("ann", "bob"),
+        ("cy", "dee"),
+    ]
     assert {path.name for path in (tmp_path / "net" / "hosts").rglob("*.key")} == {"tls.key"}
-    assert Blueprint.read(tmp_path / "net").version == 2
+    assert NetworkPlan.read(tmp_path / "net").version == 2
     assert host_together(tmp_path / "net", 2) == hosts
-    assert Blueprint.read(tmp_path / "net").version == 2, "nothing changed, so nothing is signed anew"
+    assert NetworkPlan.read(tmp_path / "net").version == 2, "nothing changed, so nothing is signed anew"
 
 
 def test_an_agent_that_moved_to_a_gateway_does_not_run_by_itself(tmp_path):

@@ -1,8 +1,8 @@
-"""X.509 for the links between hosts: a network's own authority, and the certificates that it signs.
+"""X.509 for the connections between hosts: a network's own authority, and the certificates that it signs.
 
-A host's certificate names the host (its common name, by which access is granted), the one address under
-which it is dialled, and every agent that it may speak for, each as an address of the form
-flockwise:NETWORK/AGENT. Keys are on the curve P-256, which every TLS library knows.
+A host's certificate names the host (its common name, by which access is granted), its one address, and
+every agent that it runs, each as flockwise:NETWORK/AGENT. Keys are on the curve P-256, which every TLS
+library knows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TlsPublicKey = ec.EllipticCurvePublicKey
 
 @dataclass(frozen=True)
 class Subject:
-    """Who a host is: its name in the network, the address under which others dial it, and its agents."""
+    """A host: its network, its name there, the address under which others dial it, and its agents."""
 
     network: str
     host: str
@@ -58,7 +58,7 @@ class Subject:
             raise IdentityError(f"host {self.host!r}: it must have agents, each once, got {self.agents}")
         if not is_dialled(self.address):
             raise IdentityError(
-                f"host {self.host!r}: address={self.address!r} is no name or number of a host"
+                f"host {self.host!r}: address={self.address!r} is not the name or number of a host"
             )
 
     def name(self) -> x509.Name:
@@ -72,7 +72,7 @@ class Subject:
 
     @classmethod
     def read(cls, signed: x509.Certificate | x509.CertificateSigningRequest) -> Subject:
-        """As it is written there; whatever was not written by this module is refused."""
+        """From a certificate or a request; one that this module did not write is refused."""
         try:
             (network,) = signed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
             (host,) = signed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -101,7 +101,7 @@ def new_tls_key() -> TlsKey:
 
 
 def authority_certificate(network: str, key: TlsKey, lifetime: timedelta) -> x509.Certificate:
-    """The root of one network's trust: it signs hosts, and no other authority."""
+    """The root of a network's trust: it signs hosts, and no other authority."""
     name = _name(check_name(network, "network"), AUTHORITY)
     usage = _key_usage(signs_certificates=True)
     return (
@@ -114,7 +114,7 @@ def authority_certificate(network: str, key: TlsKey, lifetime: timedelta) -> x50
 
 
 def signing_request(subject: Subject, key: TlsKey) -> x509.CertificateSigningRequest:
-    """What a host asks an authority to sign; the key stays where it is."""
+    """A host's request to its authority; the private key stays where it is."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject.name())
     return builder.add_extension(subject.alternatives(), critical=False).sign(key, hashes.SHA256())
 
@@ -126,7 +126,7 @@ def host_certificate(
     authority_key: TlsKey,
     lifetime: timedelta,
 ) -> x509.Certificate:
-    """For both ends of a connection: whoever dials shows it, and whoever is dialled."""
+    """Both ends of a connection show theirs."""
     issuer_key = authority_key.public_key()
     return (
         _builder(subject.name(), authority.subject, public_key, lifetime)
@@ -141,7 +141,7 @@ def host_certificate(
 
 
 def requested_key(request: x509.CertificateSigningRequest) -> TlsPublicKey:
-    """The key in a request, whose owner has shown that it holds the other half."""
+    """The public key in a request that is signed by the private one."""
     key = request.public_key()
     if not isinstance(key, TlsPublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise IdentityError("a certificate is signed for a key on the curve P-256; make the request again")
@@ -151,7 +151,7 @@ def requested_key(request: x509.CertificateSigningRequest) -> TlsPublicKey:
 
 
 def check_issued(certificate: x509.Certificate, authority: x509.Certificate, now: datetime) -> None:
-    """Refuse what this authority did not sign, and what is out of date."""
+    """Refuse a certificate that this authority did not sign, or that is out of date."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature) as error:
@@ -174,9 +174,9 @@ def key_from_pem(pem: bytes) -> TlsKey:
     try:
         key = load_pem_private_key(pem, None)
     except (ValueError, TypeError) as error:
-        raise IdentityError("the file holds no private key; restore it or enroll again") from error
+        raise IdentityError("the file does not hold a private key; restore it or enroll again") from error
     if not isinstance(key, TlsKey):
-        raise IdentityError("the key of a link is on the curve P-256, and the file holds another one")
+        raise IdentityError("the key of a host is on the curve P-256, and the file holds another one")
     return key
 
 
@@ -188,7 +188,7 @@ def certificate_from_pem(pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError as error:
-        raise IdentityError("the file holds no certificate; restore it or enroll again") from error
+        raise IdentityError("the file does not hold a certificate; restore it or enroll again") from error
 
 
 def network_of(authority: x509.Certificate) -> str:

@@ -1,8 +1,8 @@
-"""An agent's folder: all that a device needs to run it, and nobody else's data.
+"""An agent's folder: all that a device needs to run it, and nothing of other agents' data.
 
     agent.toml        its name, its samples' file, its budget
     data.npz          its samples: features and targets
-    roster            its neighbors with addresses, keys and weights, signed by the network's authority
+    roster            its neighbors with addresses, keys and weights, signed by the authority
     identity/         its keys and certificate, and the authority's certificate
     state/            what it has sent, received and spent (flockwise.net.store, flockwise.privacy.ledger)
 
@@ -13,8 +13,7 @@ of its own; the agents' keys stay in their own folders.
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
@@ -23,17 +22,8 @@ import numpy as np
 
 from flockwise.data.samples import Samples
 from flockwise.errors import MissingExtra, NetworkError
-from flockwise.net.certificates import key_from_pem, key_to_pem
-from flockwise.net.identity import (
-    SIGNING_FOLDER,
-    TLS_FILE,
-    TLS_KEY_FILE,
-    Identity,
-    Keys,
-    Trust,
-    read_signing_key,
-)
-from flockwise.net.keyfiles import read_file, read_secret, write_file, write_folder
+from flockwise.net.identity import SIGNING_FOLDER, Identity, Trust, read_signing_key
+from flockwise.net.keyfiles import read_file, write_file
 from flockwise.net.roster import Neighborhood, check_belongs, read_neighborhood
 from flockwise.net.signing import SigningKey
 from flockwise.privacy.budget import Budget
@@ -62,14 +52,14 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class NoPrivacy(Section, frozen=True, tag_field="kind", tag="none"):
-    """Models are sent as they are; every message says so."""
+    """Models are sent as they are, and every message says so."""
 
 
 class OwnBudget(Section, frozen=True, tag_field="kind", tag="dp"):
-    """What the agent may spend, and on how many releases.
+    """An agent's budget, and how many releases it is for.
 
     clip: bound on one sample's gradient, where the agent releases gradients.
-    growth: what samples that are added later pay from (flockwise.net.releases), as long as the agent lives.
+    growth: which budget pays for samples that are added later (flockwise.net.releases). It never changes.
     """
 
     epsilon: Positive
@@ -84,28 +74,33 @@ class OwnBudget(Section, frozen=True, tag_field="kind", tag="dp"):
         return Budget(self.epsilon, self.delta)
 
     def plan(self, *, on_grid: bool = True) -> Plan:
-        """What its releases cost: all the same, whatever the number of samples."""
+        """Its releases all cost the same, whatever the number of samples."""
         return Plan.fitting(self.budget, self.mechanism, self.updates, on_grid=on_grid)
 
 
-class AgentFile(Section, frozen=True):
-    """agent.toml. `listen` is for a device whose own address is not the one that others dial."""
+class ProcessFile(Section, frozen=True, kw_only=True):
+    """What agent.toml and host.toml share: the name, and settings of the process.
+
+    listen: for a device whose own address is not the one that others dial.
+    """
 
     name: str
+    listen: str | None = None
+    metrics_port: Port | None = None
+
+
+class AgentFile(ProcessFile, frozen=True, kw_only=True):
+    """agent.toml."""
+
     privacy: NoPrivacy | OwnBudget
     data: str = DATA_FILE
-    listen: str | None = None
-    metrics_port: Port | None = None
 
 
-class HostFile(Section, frozen=True):
-    """host.toml of a gateway: whom it runs, by the names of their folders in `agents_folder`."""
+class HostFile(ProcessFile, frozen=True, kw_only=True):
+    """host.toml of a gateway: the agents that it runs, by the names of their folders in `agents_folder`."""
 
-    name: str
     agents: list[str]
     agents_folder: str = "../../agents"
-    listen: str | None = None
-    metrics_port: Port | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ class AgentFolder:
         return self.path / STATE_FOLDER
 
     def signing_key(self) -> SigningKey:
-        return signing_key_of(self.path, self.name)
+        return read_signing_key(self.path / IDENTITY_FOLDER / SIGNING_FOLDER / f"{self.name}.key")
 
     def samples(self) -> Samples:
         return read_samples(self.path / self.settings.data)
@@ -138,10 +133,9 @@ class AgentFolder:
 
 @dataclass(frozen=True)
 class HostFolder:
-    """What one process runs: an agent's own folder, or a gateway's with many agents."""
+    """The folder of one process: an agent's own, or a gateway's with many agents."""
 
     path: Path
-    name: str
     identity: Identity
     agents: Sequence[AgentFolder]
     listen: str
@@ -152,34 +146,28 @@ class HostFolder:
     @classmethod
     def read(cls, path: Path) -> HostFolder:
         if (path / HOST_FILE).is_file():
-            return cls._of_gateway(path)
-        if not (path / AGENT_FILE).is_file():
+            settings = read_toml(path / HOST_FILE, HostFile)
+            agents = [AgentFolder.read(path / settings.agents_folder / name) for name in settings.agents]
+            signing = {agent.name: agent.signing_key() for agent in agents}
+        elif (path / AGENT_FILE).is_file():
+            agents, signing = [AgentFolder.read(path)], None
+            settings = agents[0].settings
+        else:
             raise NetworkError(
                 f"{path}: neither {AGENT_FILE} nor {HOST_FILE} is in it; name an agent's folder"
             )
-        agent = AgentFolder.read(path)
-        identity = Identity.read(path / IDENTITY_FOLDER)
-        return cls._checked(path, identity, [agent], agent.settings)
-
-    @classmethod
-    def _of_gateway(cls, path: Path) -> HostFolder:
-        settings = read_toml(path / HOST_FILE, HostFile)
-        folder = path / settings.agents_folder
-        agents = [AgentFolder.read(folder / name) for name in settings.agents]
-        identity = read_gateway_identity(path / IDENTITY_FOLDER, {a.name: a.signing_key() for a in agents})
-        return cls._checked(path, identity, agents, settings)
-
-    @classmethod
-    def _checked(
-        cls, path: Path, identity: Identity, agents: Sequence[AgentFolder], settings: AgentFile | HostFile
-    ) -> HostFolder:
         if not agents:
             raise NetworkError(f"{path}: a host without agents has nothing to do; name some in {HOST_FILE}")
+        identity = Identity.read(path / IDENTITY_FOLDER, signing)
         for agent in agents:
             check_belongs(agent.neighborhood, identity)
         address = agents[0].neighborhood.place.address
         listen = address if settings.listen is None else settings.listen
-        return cls(path, identity.host, identity, agents, listen, settings.metrics_port)
+        return cls(path, identity, agents, listen, settings.metrics_port)
+
+    @property
+    def name(self) -> str:
+        return self.identity.subject.host
 
     @property
     def network(self) -> str:
@@ -194,7 +182,7 @@ class HostFolder:
         return self.path / STATE_FOLDER / LOG_FILE
 
     def rosters(self) -> dict[str, Neighborhood]:
-        """What has been put into the agents' folders since the last look: possibly newer than what runs."""
+        """The rosters that were put into the agents' folders since the last look. They may be newer."""
         changed = {}
         for agent in self.agents:
             written = (agent.path / ROSTER_FILE).stat().st_mtime_ns
@@ -206,34 +194,11 @@ class HostFolder:
 
 def read_roster(folder: Path, agent: str) -> Neighborhood:
     """The signed slice in an agent's folder."""
-    path = folder / ROSTER_FILE
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise NetworkError(
-            f"{path}: cannot be read ({error.strerror}); get it from who runs the network"
-        ) from None
-    return read_neighborhood(data, agent, Trust.read(folder / IDENTITY_FOLDER))
-
-
-def signing_key_of(folder: Path, agent: str) -> SigningKey:
-    return read_signing_key(folder / IDENTITY_FOLDER / SIGNING_FOLDER / f"{agent}.key")
-
-
-def write_gateway_identity(folder: Path, identity: Identity) -> None:
-    """Without the agents' signing keys, which stay with the agents."""
-    tls = {TLS_FILE: identity.certificate, TLS_KEY_FILE: key_to_pem(identity.keys.tls)}
-    write_folder(folder, identity.trust.files() | tls)
-
-
-def read_gateway_identity(folder: Path, signing: Mapping[str, SigningKey]) -> Identity:
-    """The gateway's certificate has to list exactly these agents."""
-    tls = key_from_pem(read_secret(folder / TLS_KEY_FILE))
-    return Identity.of(Keys(tls, signing), read_file(folder / TLS_FILE), Trust.read(folder))
+    return read_neighborhood(read_file(folder / ROSTER_FILE), agent, Trust.read(folder / IDENTITY_FOLDER))
 
 
 def read_samples(path: Path) -> Samples:
-    """The arrays `features` and `targets` of an .npz file; errors tell of shapes, never of values."""
+    """The arrays `features` and `targets` of an .npz file; errors name shapes, never values."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             features, targets = (np.asarray(arrays[name], np.float64) for name in ("features", "targets"))
@@ -250,18 +215,17 @@ def read_samples(path: Path) -> Samples:
 
 
 def write_samples(path: Path, samples: Samples) -> None:
-    """For the owner's eyes only, and whole or not at all."""
+    """Readable by their owner alone, and whole or not at all."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **samples._asdict())
     write_file(path, buffer.getvalue())
-    os.chmod(path, 0o600)
 
 
 SomeSection = TypeVar("SomeSection", bound=Section)
 
 
 def read_toml(path: Path, kind: type[SomeSection]) -> SomeSection:
-    """A file of this kind; what is wrong with it is said with its place."""
+    """A file of this kind; errors name the file and the place in it."""
     try:
         return msgspec.toml.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:

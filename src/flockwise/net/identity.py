@@ -1,19 +1,19 @@
-"""Who is who: a network's authority, kept offline, and the keys and certificates of those it admits.
+"""A network's authority, kept offline, and the keys and certificates of the hosts and agents it admits.
 
 Three kinds of key:
 
     the authority's          signs certificates and rosters; needed to enroll, and kept away from the network;
-    a host's                 opens encrypted links; its certificate lists the agents that it may speak for;
+    a host's                 opens encrypted connections; its certificate lists the agents that it runs;
     an agent's signing key   signs every message of the agent, wherever it is hosted.
 
-Private keys are made where they are used. A joining device sends a request, which holds public keys and the
-proof that their owner made it; the authority answers with a certificate.
+Private keys are made where they are used. A device that joins sends a request, which holds public keys and a
+proof that their owner made it. The authority answers with a certificate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,7 @@ from flockwise.net.certificates import (
     requested_key,
     signing_request,
 )
-from flockwise.net.keyfiles import read_file, read_secret, write_file, write_folder
+from flockwise.net.keyfiles import read_file, read_secret, write_folder
 from flockwise.net.names import check_name, split_address
 from flockwise.net.signing import SigningKey, check_public_key, holds, new_signing_key, public_key_of
 
@@ -62,18 +62,15 @@ SIGNING_FOLDER: Final = "signing"
 
 @dataclass(frozen=True)
 class Trust:
-    """What everyone in a network believes: the authority's certificate and the key of its rosters."""
+    """What everyone in a network trusts: the authority's certificate and the key of its rosters."""
 
     certificate: bytes
     roster_key: bytes
+    network: str = field(init=False)
 
     def __post_init__(self) -> None:
         check_public_key(self.roster_key, "authority")
-        network_of(certificate_from_pem(self.certificate))
-
-    @property
-    def network(self) -> str:
-        return network_of(certificate_from_pem(self.certificate))
+        object.__setattr__(self, "network", network_of(certificate_from_pem(self.certificate)))
 
     def files(self) -> dict[str, bytes]:
         return {AUTHORITY_FILE: self.certificate, ROSTER_PUBLIC_FILE: self.roster_key.hex().encode() + b"\n"}
@@ -90,7 +87,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Where the parts of an encrypted link are, for the library that opens it."""
+    """Where the files for an encrypted connection are, for the library that opens it."""
 
     authority: Path
     certificate: Path
@@ -110,7 +107,7 @@ class AgentRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a joining host sends to the authority. It holds nothing secret."""
+    """A host's request to join. It holds nothing secret."""
 
     network: str
     certificate_request: str
@@ -158,7 +155,7 @@ class Keys:
         return cls(new_tls_key(), {check_name(name, "agent"): new_signing_key() for name in agents})
 
     def request(self, network: str, host: str, address: str) -> Request:
-        """To be carried to the authority. `address` is host:port, as others will dial it."""
+        """The request for the authority. `address` is host:port, as others will dial it."""
         subject = Subject(network, host, split_address(address)[0], tuple(self.signing))
         text = signing_request(subject, self.tls).public_bytes(Encoding.PEM).decode()
         agents = [
@@ -170,7 +167,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Identity:
-    """An admitted host: its keys, its certificate, and whom it trusts."""
+    """An admitted host: its keys, its certificate, and the authority that it trusts."""
 
     subject: Subject
     certificate: bytes
@@ -194,33 +191,25 @@ class Identity:
             )
         return cls(subject, certificate, keys, trust)
 
-    @property
-    def host(self) -> str:
-        return self.subject.host
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return self.subject.agents
-
-    def signing_key(self, agent: str) -> SigningKey:
-        return self.keys.signing[agent]
-
     @cached_property
     def public_keys(self) -> Mapping[str, bytes]:
         """Of the agents, as the roster names them."""
         return MappingProxyType({name: public_key_of(key) for name, key in self.keys.signing.items()})
 
-    def save(self, folder: Path) -> None:
-        """To a new folder; private keys can be read by their owner alone."""
-        signing = {f"{SIGNING_FOLDER}/{name}.key": _raw(key) for name, key in self.keys.signing.items()}
+    def save(self, folder: Path, *, with_signing_keys: bool = True) -> None:
+        """To a new folder. A gateway's has no signing keys: they stay in the folders of its agents."""
         tls = {TLS_FILE: self.certificate, TLS_KEY_FILE: key_to_pem(self.keys.tls)}
+        kept = self.keys.signing if with_signing_keys else {}
+        signing = {f"{SIGNING_FOLDER}/{name}.key": key_text(key) for name, key in kept.items()}
         write_folder(folder, self.trust.files() | tls | signing)
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def read(cls, folder: Path, signing: Mapping[str, SigningKey] | None = None) -> Self:
+        """signing: the keys of the agents, where they are not in the folder."""
         certificate = read_file(folder / TLS_FILE)
-        agents = Subject.read(certificate_from_pem(certificate)).agents
-        signing = {name: read_signing_key(folder / SIGNING_FOLDER / f"{name}.key") for name in agents}
+        if signing is None:
+            agents = Subject.read(certificate_from_pem(certificate)).agents
+            signing = {name: read_signing_key(folder / SIGNING_FOLDER / f"{name}.key") for name in agents}
         keys = Keys(key_from_pem(read_secret(folder / TLS_KEY_FILE)), signing)
         return cls.of(keys, certificate, Trust.read(folder))
 
@@ -246,8 +235,8 @@ class Authority:
         return Trust(certificate_to_pem(self._certificate), public_key_of(self._roster_key))
 
     def save(self, folder: Path) -> None:
-        """To a new folder of its own: whoever has it can admit anybody. Keep it off the network."""
-        secrets = {AUTHORITY_KEY_FILE: key_to_pem(self._key), ROSTER_KEY_FILE: _raw(self._roster_key)}
+        """To a new folder. Keep it off the network: its keys can admit anybody."""
+        secrets = {AUTHORITY_KEY_FILE: key_to_pem(self._key), ROSTER_KEY_FILE: key_text(self._roster_key)}
         write_folder(folder, self.trust.files() | secrets)
 
     @classmethod
@@ -272,9 +261,9 @@ class Authority:
     ) -> bytes:
         """The certificate of a host that asks to join, or asks again because its own runs out.
 
-        enrolled: all hosts admitted so far, each with the public keys of its agents. Whoever asks for a
-        name that is taken, of an agent or of a host, has to hold the keys that belong to it. Whether the
-        request comes from the right people is for those to know who call this.
+        enrolled: all hosts admitted so far, each with the public keys of its agents. A request for a name
+        that is taken, of an agent or of a host, must hold the keys that belong to it. The caller has to know
+        whether the request comes from the right people.
         """
         subject, tls_key = self._asked(request)
         keys = request.public_keys()
@@ -294,7 +283,7 @@ class Authority:
         return certificate_to_pem(signed)
 
     def _asked(self, request: Request) -> tuple[Subject, TlsPublicKey]:
-        """Who asks, and for which key, if the request agrees with itself."""
+        """Subject and key of a request, if it agrees with itself."""
         try:
             asked = x509.load_pem_x509_csr(request.certificate_request.encode())
         except ValueError as error:
@@ -308,14 +297,10 @@ class Authority:
 
 
 def enroll(authority: Authority, name: str, address: str, hosted_agents: Iterable[str]) -> Identity:
-    """A host with new keys, admitted at once: for a network whose folders are all made on one machine."""
+    """A new host with new keys, for a network whose folders are all made on one machine."""
     keys = Keys.new(hosted_agents)
     certificate = authority.certify(keys.request(authority.network, name, address), {})
     return Identity.of(keys, certificate, authority.trust)
-
-
-def save_signing_key(path: Path, key: SigningKey) -> None:
-    write_file(path, _raw(key))
 
 
 def read_signing_key(path: Path) -> SigningKey:
@@ -327,10 +312,11 @@ def read_signing_key(path: Path) -> SigningKey:
         raise IdentityError(f"{path}: not a signing key; restore it or enroll again") from error
 
 
-def _raw(key: SigningKey) -> bytes:
+def key_text(key: SigningKey) -> bytes:
+    """A private signing key as it is kept in a file."""
     return key.private_bytes_raw().hex().encode() + b"\n"
 
 
 def _claim(network: str, agent: str, certificate_request: str) -> bytes:
-    """What an agent signs to show that a request is its own."""
+    """The words that an agent signs to show that a request is its own."""
     return f"flockwise enrolment 1/{network}/{agent}/{certificate_request}".encode()

@@ -7,15 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from flockwise.errors import NetworkError
 from flockwise.net.certificates import key_from_pem, key_to_pem
-from flockwise.net.folder import (
-    AGENT_FILE,
-    IDENTITY_FOLDER,
-    ROSTER_FILE,
-    OwnBudget,
-    read_samples,
-)
+from flockwise.net.folder import AGENT_FILE, IDENTITY_FOLDER, ROSTER_FILE, OwnBudget, read_samples
 from flockwise.net.identity import (
     TLS_FILE,
     TLS_KEY_FILE,
@@ -24,14 +20,15 @@ from flockwise.net.identity import (
     Keys,
     Request,
     Trust,
+    key_text,
     read_signing_key,
-    save_signing_key,
 )
 from flockwise.net.keyfiles import read_file, read_secret, write_file, write_folder
 from flockwise.net.participant import check_budget
-from flockwise.net.roster import check_belongs, read_neighborhood
+from flockwise.net.roster import Place, check_belongs, read_neighborhood
 from flockwise.net.settings import NetworkSettings
-from flockwise.net.setup import AUTHORITY_FOLDER, add_agent, write_agent
+from flockwise.net.setup import AUTHORITY_FOLDER, NetworkPlan, write_agent
+from flockwise.net.zenoh_settings import check_host
 from flockwise.privacy.budget import Budget
 
 WAITING_FOLDER: Final = "keys"
@@ -42,27 +39,49 @@ CLIP: Final = 1.0
 
 def make_request(folder: Path, network: str, name: str, address: str) -> bytes:
     """New keys in `folder`, and the request that goes to the authority."""
-    waiting = folder / WAITING_FOLDER
     if any((folder / part).exists() for part in (WAITING_FOLDER, IDENTITY_FOLDER, AGENT_FILE)):
         raise NetworkError(f"{folder}: there is an agent in it already; name another folder")
     keys = Keys.new([name])
     asked = keys.request(network, name, address).to_json()
-    write_folder(waiting, {TLS_KEY_FILE: key_to_pem(keys.tls)})
-    save_signing_key(waiting / f"{name}.key", keys.signing[name])
+    secrets = {TLS_KEY_FILE: key_to_pem(keys.tls), f"{name}.key": key_text(keys.signing[name])}
+    write_folder(folder / WAITING_FOLDER, secrets)
     return asked
 
 
 def answer_request(
     folder: Path, request: bytes, address: str, weights: Mapping[str, float], reply: Path
 ) -> str:
-    """The authority's part: admit the agent, sign its neighbors' slices anew, and write the reply.
+    """The authority's part: admit one more agent, on a host of its own, and write the reply.
 
-    Returns the agent's name. Nothing is changed if the request is refused.
+    weights: of its edges, by the names of its neighbors, whose slices are signed anew. Returns the agent's
+    name. Nothing is changed if the request is refused.
     """
-    authority = Authority.read(folder / AUTHORITY_FOLDER)
-    name, certificate, grown = add_agent(folder, authority, Request.from_json(request), address, weights)
-    slice_ = grown.slices(authority)[name]
-    write_folder(reply, authority.trust.files() | {TLS_FILE: certificate, ROSTER_FILE: slice_})
+    authority, plan = Authority.read(folder / AUTHORITY_FOLDER), NetworkPlan.read(folder)
+    asked = Request.from_json(request)
+    keys = asked.public_keys()
+    if len(keys) != 1:
+        raise NetworkError(f"the request is for {len(keys)} agents; enroll one at a time")
+    ((name, key),) = keys.items()
+    positions = {other: position for position, other in enumerate(plan.names)}
+    if check_host(name) in positions:
+        raise NetworkError(f"agent {name!r} is in the network already; choose another name")
+    unknown = sorted(weights.keys() - positions.keys())
+    if unknown:
+        raise NetworkError(f"neighbor {unknown[0]!r} is not in the network")
+    enrolled: dict[str, dict[str, bytes]] = {}
+    for place in plan.places:
+        enrolled.setdefault(place.host, {})[place.name] = place.public_key
+    certificate = authority.certify(asked, enrolled)
+    edges = [(positions[other], len(positions), float(weight)) for other, weight in weights.items()]
+    grown = msgspec.structs.replace(
+        plan,
+        version=plan.version + 1,
+        places=[*plan.places, Place(name, name, address, key)],
+        addresses=[*plan.addresses, address],
+        edges=[*plan.edges, *edges],
+    )
+    own = grown.slices(authority)[name]
+    write_folder(reply, authority.trust.files() | {TLS_FILE: certificate, ROSTER_FILE: own})
     grown.write(folder, authority)
     return name
 
@@ -75,7 +94,7 @@ def accept_reply(
     updates: int | None = None,
     clip: float | None = None,
 ) -> None:
-    """The device's part again: with the reply its folder is complete, and its keys are where they belong.
+    """The device's part again: with the reply its folder is complete, and its keys move to their place.
 
     updates, clip: how a budget is spent where agents release at every update.
     """
@@ -102,7 +121,7 @@ def accept_reply(
 def _own_budget(
     name: str, settings: NetworkSettings, budget: Budget | None, updates: int | None, clip: float | None
 ) -> OwnBudget | None:
-    """As the network needs it."""
+    """The budget in the form that the network needs."""
     if (settings.privacy == "dp") != (budget is not None):
         raise NetworkError(
             f"agent {name!r}: the network's privacy is {settings.privacy!r}; "

@@ -1,28 +1,23 @@
-"""Private keys and certificates on disk: whole or not there, and keys for their owner's eyes only."""
+"""Private keys and certificates on disk: whole or not there, and keys readable by their owner alone."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from flockwise.errors import IdentityError
-from flockwise.files import write_whole
+from flockwise.files import new_folder, write_whole
 
-OWNER_ONLY: Final = 0o600
-OWNER_ONLY_FOLDER: Final = 0o700
-EVERYONE: Final = 0o644
-SECRET_SUFFIX: Final = ".key"
+SECRET_SUFFIXES = (".key", ".npz")
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """In place of what was there, if anything; a file that ends in .key is for its owner alone."""
-    mode = OWNER_ONLY if path.suffix == SECRET_SUFFIX else EVERYONE
+    """In place of what was there, if anything; keys and samples are readable by their owner alone."""
+    mode = 0o600 if path.suffix in SECRET_SUFFIXES else 0o644
 
     def write(part: Path) -> None:
-        # Never opened where it might be there already, with other rights or as a link to elsewhere.
+        # Make a new file: one that is there already may have other rights, or be a link to elsewhere.
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with open(descriptor, "wb") as file:
@@ -39,17 +34,10 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         raise IdentityError(
             f"{folder}: there are keys already; remove the folder if nothing needs them any more"
         )
-    part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)  # what an interrupted attempt left
-    part.parent.mkdir(parents=True, exist_ok=True)
-    part.mkdir(mode=OWNER_ONLY_FOLDER)
-    try:
+    with new_folder(folder, 0o700) as part:
         for name, content in files.items():
-            (part / name).parent.mkdir(mode=OWNER_ONLY_FOLDER, exist_ok=True)
+            (part / name).parent.mkdir(mode=0o700, exist_ok=True)
             write_file(part / name, content)
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def read_file(path: Path) -> bytes:
@@ -62,7 +50,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_secret(path: Path) -> bytes:
-    """A private key; one that others can read is refused, for they may have."""
+    """A private key. One that others can read is refused: they may have read it."""
     content = read_file(path)
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise IdentityError(

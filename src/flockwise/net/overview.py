@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from flockwise.net.folder import AGENT_FILE, STATE_FOLDER, STATUS_FILE, AgentFile, read_toml
 from flockwise.net.promise import promise
-from flockwise.net.setup import AGENTS_FOLDER, HOSTS_FOLDER, Blueprint
+from flockwise.net.setup import AGENTS_FOLDER, HOSTS_FOLDER, NetworkPlan
 
 # A process writes every second; one that has not for so long is down, or hangs.
 FRESH_FOR: Final = 5.0
@@ -30,7 +30,7 @@ NOTHING_YET: Final[dict[str, Any]] = {
 
 def agents_in(folder: Path) -> list[dict[str, Any]]:
     """One entry per agent, in the order of the network; `state` says whether it runs."""
-    names = Blueprint.read(folder).names
+    names = NetworkPlan.read(folder).names
     latest: dict[str, tuple[float, dict[str, Any]]] = {}
     for status in _statuses(_hosts(folder)):
         for agent in status["agents"]:
@@ -48,10 +48,10 @@ def refused_connections(folder: Path) -> dict[str, int]:
 
 def promise_in(folder: Path) -> str:
     """What the agents on this machine guarantee, by the settings that they run with."""
-    blueprint = Blueprint.read(folder)
-    homes = (folder / AGENTS_FOLDER / name for name in blueprint.names)
+    plan = NetworkPlan.read(folder)
+    homes = (folder / AGENTS_FOLDER / name for name in plan.names)
     files = [home / AGENT_FILE for home in homes if (home / AGENT_FILE).is_file()]
-    return promise(blueprint.network_settings, [read_toml(file, AgentFile).privacy for file in files])
+    return promise(plan.network_settings, [read_toml(file, AgentFile).privacy for file in files])
 
 
 def fresh_statuses(hosts: Iterable[Path], pid: int) -> list[dict[str, Any]]:

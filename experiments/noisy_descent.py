@@ -23,7 +23,7 @@ NOT_PRIVATE = {"guarantee": "not differentially private"}
 
 def theorem_1_scales(epsilon: float, delta: float, updates: int) -> NDArray[np.float64]:
     """Laplace scales for a sensitivity of 1: the budget spread evenly over the updates by Theorem 1."""
-    events = calibrate(Budget(epsilon, delta), Laplace(1.0, 1.0), "theorem1", updates=updates)
+    events = calibrate(Budget(epsilon, delta), Laplace(1.0, 1.0), "theorem1", updates)
     return np.array([event.scale for event in events])
 
 

@@ -19,7 +19,7 @@ from tests.noisy_descent import clipped_in_l1, descend, even_problem, exact_expe
 from flockwise.data import Population, linear_classification
 from flockwise.graph import GraphSource, SimilarityGraph, angular_graph
 from flockwise.objective import Huber, LocalObjective, Logistic, Objective, Problem, Quadratic, gradient_bound
-from flockwise.privacy.accounting.theorem1 import compose
+from flockwise.privacy.accounting.pure import theorem_1
 from flockwise.privacy.budget import default_delta
 from flockwise.theory.utility import utility_theory
 
@@ -203,7 +203,7 @@ def test_the_root_of_the_third_term_stands_outside_the_sum():
     assert min(inside) == inside[0] == pytest.approx(20.0)
     assert min(outside) == outside[2] == pytest.approx(11.59, abs=0.01)
     assert inside[2] == pytest.approx(961.7, abs=0.1)
-    assert min(outside) == pytest.approx(compose([0.2] * 100, 1e-5))
+    assert min(outside) == pytest.approx(theorem_1([0.2] * 100, 1e-5))
     assert optimal_epsilon(0.2, 100, 1e-5) == pytest.approx(9.75, abs=0.01)
     assert composition_terms(0.106, 10, PUBLISHED_DELTA, root_in_sum=False)[1] == pytest.approx(1, abs=0.001)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sized
 from typing import Any
 
 import numpy as np
@@ -181,11 +182,12 @@ def with_plans_by(wrong, monkeypatch):
     monkeypatch.setattr(
         module,
         "calibrate",
-        lambda budget, event, accountant, *, costs: wrong(
-            lambda updates: honest(budget, event, accountant, updates=updates), len(costs)
+        lambda budget, event, accountant, releases: wrong(
+            lambda updates: honest(budget, event, accountant, updates),
+            len(releases) if isinstance(releases, Sized) else releases,
         ),
     )
-    monkeypatch.setattr(module, "_composed", lambda *_: 0.0)
+    monkeypatch.setattr(module, "composed_epsilon", lambda *_: 0.0)
 
 
 def each_alone(calibrated, updates):

@@ -53,7 +53,8 @@ def accounted(draw, most=5):
         name, on_grid, accountant = draw(proven)
         kind = st.builds(lambda multiplier: unit(name, on_grid, multiplier), multipliers)
     else:
-        accountant, kind = draw(st.sampled_from(["pld", "zcdp"])), mixed | gridded
+        accountant = draw(st.sampled_from(["pld", "zcdp"]))
+        kind = mixed if accountant == "pld" else mixed | gridded
     return ACCOUNTANTS[accountant], draw(st.lists(kind, min_size=1, max_size=most))
 
 

@@ -12,9 +12,9 @@ import typer
 from flockwise.cli.console import output_folder, print_table, progress_bar, say
 from flockwise.errors import PrivacyError
 from flockwise.files import write_json
-from flockwise.privacy import MECHANISMS, Budget, Mechanism, calibrate, default_delta
-from flockwise.privacy.accounting.remark import Remark
-from flockwise.privacy.mechanisms import Norm
+from flockwise.privacy import Budget, Mechanism, Plan, default_delta
+from flockwise.privacy.accounting.gaussian import Remark
+from flockwise.privacy.mechanisms import Norm, accountants_of
 
 # The usual mechanism of each norm, and the pure one, which needs no δ.
 USUAL: dict[str, str] = {"l1": "laplace", "l2": "gaussian"}
@@ -51,26 +51,27 @@ class Question:
         """2C/m: how far the mean of clipped gradients moves when one of the m samples is replaced."""
         return 2 * self.bound / self.samples
 
-    def events(self) -> dict[str, Mechanism]:
-        """The mechanism under each accountant that is proven for it."""
-        name = (USUAL if self.budget.delta > 0 else PURE)[self.norm]
-        event = MECHANISMS[name](self.sensitivity, 1.0, None, self.dimension)
-        # Without δ only the sum is left for K-norm noise.
-        known = event.accountants if self.budget.delta > 0 or self.norm == "l1" else ("basic",)
-        return dict.fromkeys(known, event)
+    @property
+    def mechanism(self) -> str:
+        return (USUAL if self.budget.delta > 0 else PURE)[self.norm]
 
     def answers(self, updates: int) -> dict[str, Noise | PrivacyError]:
-        """The least noise under each accountant, or why it has none."""
-        return {name: self._answer(name, event, updates) for name, event in self.events().items()}
+        """The least noise under each accountant that is proven for it, or why it has none."""
+        # Without δ only the sum is left for K-norm noise.
+        only_sums = self.budget.delta == 0 and self.norm == "l2"
+        proven = ("basic",) if only_sums else accountants_of(self.mechanism)
+        return {name: self._answer(name, updates) for name in proven}
 
-    def _answer(self, name: str, event: Mechanism, updates: int) -> Noise | PrivacyError:
+    def _answer(self, accountant: str, updates: int) -> Noise | PrivacyError:
+        """What the gate of a simulated agent would add."""
         try:
-            events = calibrate(self.budget, event, name, updates=updates)
+            made = Plan.fitting(self.budget, self.mechanism, updates, accountant=accountant)
         except PrivacyError as error:
             return error
-        if name == Remark.name:
-            return Noise(events[0], Remark().split(events, self.budget.delta).step_epsilons[0])
-        return Noise(events[0], events[0].epsilon if events[0].is_pure else None)
+        event = made.event(1, self.sensitivity, self.dimension)
+        if accountant == Remark.name:
+            return Noise(event, Remark().split([event] * updates, self.budget.delta).step_epsilons[0])
+        return Noise(event, event.epsilon if event.is_pure else None)
 
 
 def plan(
@@ -129,7 +130,7 @@ def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
     # These need the compiled engines, which take longer to load than the other plans to make.
     from flockwise.cli.planning import UNIT, WORDS, show_plan
     from flockwise.config import Config
-    from flockwise.config.planning import plan_of
+    from flockwise.config import plan_of
     from flockwise.planner.words import document
 
     settings = Config.read(file)

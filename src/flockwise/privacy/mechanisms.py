@@ -80,9 +80,9 @@ class Mechanism(ABC):
         return 1 / self.multiplier if self.is_pure else math.inf
 
     @property
-    def mu(self) -> float | None:
-        """The μ of Gaussian differential privacy, exact for real-valued normal noise; None for others."""
-        return None
+    def mu(self) -> float:
+        """The μ of Gaussian differential privacy, exact for real-valued normal noise; infinite for others."""
+        return math.inf
 
     @property
     @abstractmethod
@@ -98,6 +98,10 @@ class Mechanism(ABC):
     def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
         """Of each row of noise, up to a constant."""
 
+    def privacy_curve(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        """δ(ε) of this event alone, real-valued, for the worst shift: what `pld` composes."""
+        raise PrivacyError(f"{self.name}: its privacy curve is not known, so pld cannot account it")
+
     @classmethod
     @abstractmethod
     def sampler(cls) -> Any:
@@ -110,6 +114,17 @@ class Mechanism(ABC):
     def with_multiplier(self, multiplier: float) -> Self:
         """The same mechanism with more or less noise."""
         return dataclasses.replace(self, scale=multiplier * self.sensitivity)
+
+    @classmethod
+    def check_accountant(cls, accountant: str, *, on_grid: bool = False) -> None:
+        """Refuse an accountant that is not proven for this noise."""
+        proven = cls.grid_accountants if on_grid else cls.accountants
+        if accountant not in proven:
+            where = " on a grid" if on_grid else ""
+            raise PrivacyError(
+                f"accountant={accountant!r} is not proven for {cls.name} noise{where}; "
+                f"use {', '.join(proven) or 'gaussian or laplace noise'}"
+            )
 
 
 MECHANISMS: Registry[type[Mechanism]] = Registry("mechanism", PrivacyError)
@@ -134,8 +149,8 @@ class Gaussian(Mechanism):
     grid_accountants: ClassVar[tuple[str, ...]] = ("zcdp",)
 
     @property
-    def mu(self) -> float | None:
-        return 1 / self.multiplier if self.grid is None else None
+    def mu(self) -> float:
+        return 1 / self.multiplier if self.grid is None else math.inf
 
     @property
     def rho(self) -> float:
@@ -147,6 +162,15 @@ class Gaussian(Mechanism):
 
     def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
         return -np.square(noise).sum(axis=-1) / (2 * self.scale**2)
+
+    def privacy_curve(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)."""
+        from scipy.special import log_ndtr, ndtr  # slow to import, and only for pld
+
+        mu = 1 / self.multiplier
+        here = ndtr(mu / 2 - epsilons / mu)
+        there = np.exp(epsilons + log_ndtr(-mu / 2 - epsilons / mu))
+        return (here - there).clip(0, 1)
 
     @classmethod
     def sampler(cls) -> Any:
@@ -189,6 +213,10 @@ class Laplace(Mechanism):
 
     def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
         return -np.abs(noise).sum(axis=-1) / self.scale
+
+    def privacy_curve(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        """1 − e^((ε − ε₀)/2) up to ε₀ = sensitivity/scale, and 1 − e^ε from −ε₀ down."""
+        return -np.expm1(np.minimum(epsilons, (epsilons - 1 / self.multiplier) / 2)).clip(None, 0)
 
     @classmethod
     def sampler(cls) -> Any:

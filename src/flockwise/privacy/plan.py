@@ -15,10 +15,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, Self
-
-import numpy as np
 
 from flockwise.errors import PrivacyError
 from flockwise.privacy.accounting import calibrate, composed_epsilon, default_accountant
@@ -40,7 +37,7 @@ class Plan:
     on_grid: bool = False
 
     def __post_init__(self) -> None:
-        check_accountant(self.mechanism, self.accountant, on_grid=self.on_grid)
+        MECHANISMS[self.mechanism].check_accountant(self.accountant, on_grid=self.on_grid)
         if not self.multipliers:
             raise PrivacyError("a plan needs at least one release, got none")
         total = self.epsilon_after(len(self.multipliers))
@@ -67,11 +64,8 @@ class Plan:
         accountant: by default the mechanism's first that covers the δ; `flockwise plan` compares all of them.
         """
         accountant = accountant or default_accountant(mechanism, budget.delta, on_grid=on_grid)
-        check_accountant(mechanism, accountant, on_grid=on_grid)
-        if isinstance(releases, int | np.integer) and releases < 1:
-            raise PrivacyError(f"a plan needs at least one release, got releases={releases!r}")
-        costs = (1.0,) * int(releases) if isinstance(releases, int | np.integer) else tuple(releases)
-        events = calibrate(budget, _unit(mechanism, on_grid), accountant, costs=costs)
+        MECHANISMS[mechanism].check_accountant(accountant, on_grid=on_grid)
+        events = calibrate(budget, _unit(mechanism, on_grid), accountant, releases)
         return cls(budget, mechanism, accountant, tuple(event.multiplier for event in events), on_grid)
 
     def __len__(self) -> int:
@@ -103,9 +97,10 @@ class Plan:
             raise PrivacyError(
                 f"releases must be from 0 to the {len(self.multipliers)} of the plan, got {releases!r}"
             )
-        return _composed(
-            self.mechanism, self.accountant, self.multipliers[:releases], self.on_grid, self.budget.delta
-        )
+        unit = _unit(self.mechanism, self.on_grid)
+        made = {multiplier: unit.with_multiplier(multiplier) for multiplier in set(self.multipliers)}
+        events = tuple(made[multiplier] for multiplier in self.multipliers[:releases])
+        return composed_epsilon(self.accountant, events, self.budget.delta)
 
     def for_real_agents(self) -> Plan | None:
         """The same budget and costs on a grid, as a real agent draws; None without an integer version."""
@@ -139,26 +134,5 @@ class Plan:
             raise PrivacyError(f"cannot read the plan: {error}") from error
 
 
-def check_accountant(mechanism: str, accountant: str, *, on_grid: bool = False) -> None:
-    """Refuse an accountant that is not proven for this noise."""
-    proven = accountants_of(mechanism, on_grid=on_grid)
-    if accountant not in proven:
-        where = " on a grid" if on_grid else ""
-        raise PrivacyError(
-            f"accountant={accountant!r} is not proven for {mechanism} noise{where}; "
-            f"use {', '.join(proven) or 'gaussian or laplace noise'}"
-        )
-
-
 def _unit(mechanism: str, on_grid: bool) -> Mechanism:
     return MECHANISMS[mechanism](1.0, 1.0, _UNIT_GRID if on_grid else None)
-
-
-@lru_cache(maxsize=4096)
-def _composed(
-    mechanism: str, accountant: str, multipliers: tuple[float, ...], on_grid: bool, delta: float
-) -> float:
-    """The ε of releases with these multipliers, remembered: agents with equal plans share the answer."""
-    unit = _unit(mechanism, on_grid)
-    made = {multiplier: unit.with_multiplier(multiplier) for multiplier in set(multipliers)}
-    return composed_epsilon(accountant, tuple(made[multiplier] for multiplier in multipliers), delta)

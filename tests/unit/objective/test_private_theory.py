@@ -161,7 +161,7 @@ def stds_under(accountant, epsilon, samples):
     event = Laplace(2 / samples, 1.0) if accountant == "basic" else Gaussian(2 / samples, 1.0)
 
     def noise(updates):
-        return calibrate(Budget(epsilon, 1e-5), event, accountant, updates=updates)[0].noise_std
+        return calibrate(Budget(epsilon, 1e-5), event, accountant, updates)[0].noise_std
 
     return noise
 

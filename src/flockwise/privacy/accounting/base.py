@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, cast
+
+import numpy as np
 
 from flockwise.errors import PrivacyError
-from flockwise.privacy.accounting.search import root_on_safe_side
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.mechanisms import Mechanism
 
@@ -29,18 +30,24 @@ class Accountant(ABC):
     least_delta: ClassVar[float] = sys.float_info.min
     """The smallest δ at which it states an ε."""
 
-    @abstractmethod
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
         """The ε for which all these events together are (ε, δ)-differentially private; may be infinite.
 
-        Raises PrivacyError for an event that this rule does not cover.
+        An event for which this rule is not proven is refused: its mechanism says for which it is.
         """
+        for kind, on_grid in {(type(event), event.grid is not None) for event in events}:
+            kind.check_accountant(self.name, on_grid=on_grid)
+        return self.compose(events, delta) if events else 0.0
+
+    @abstractmethod
+    def compose(self, events: Sequence[Mechanism], delta: float) -> float:
+        """The ε of one or more events, for each of which the rule is proven."""
 
     def rate(self, unit: Mechanism, costs: Sequence[float], budget: Budget) -> float:
         """The largest r for which events like `unit` with multipliers 1/(r·cost) fit the budget."""
 
         def excess(rate: float) -> float:
-            return self.epsilon(events_at(unit, costs, rate), budget.delta) - budget.epsilon
+            return self.compose(events_at(unit, costs, rate), budget.delta) - budget.epsilon
 
         safe = self.first_guess(unit, costs, budget)
         if safe == 0 or math.isinf(excess(safe)):
@@ -66,25 +73,22 @@ def events_at(unit: Mechanism, costs: Sequence[float], rate: float) -> tuple[Mec
     return tuple(made[cost] for cost in costs)
 
 
-def pure_epsilon(event: Mechanism, accountant: str) -> float:
-    """The ε of an event with δ = 0. On a grid it is the same: the integer law has the same ratios."""
-    if event.is_pure:
-        return event.epsilon
-    raise PrivacyError(
-        f"{accountant} accounts pure events (laplace, knorm), got a {event.name} event; "
-        "use gdp, zcdp, pld or remark for gaussian noise"
-    )
+def root_on_safe_side(
+    excess: Callable[[float], float], safe: float, unsafe: float, precision: float
+) -> float:
+    """A point next to the root at which excess ≤ 0, where excess(safe) ≤ 0 < excess(unsafe).
 
+    Neither is negative. precision: the relative distance to the root, at most.
+    """
+    # Slow to import, and of no use to someone who only reads a plan.
+    from scipy.optimize import brentq
 
-def gaussian_mu(event: Mechanism, accountant: str) -> float:
-    """Sensitivity over standard deviation of a real-valued normal event."""
-    if event.mu is not None:
-        return event.mu
-    if event.grid is not None:
-        raise PrivacyError(
-            f"{accountant} is proven for real-valued noise only, got a {event.name} event on a grid; "
-            "account integer normal noise by zcdp"
-        )
-    raise PrivacyError(
-        f"{accountant} accounts gaussian events, got a {event.name} event; use pld or zcdp for a mixture"
-    )
+    low, high = sorted((safe, unsafe))
+    tolerance = np.float64(max(precision, 1e-15))
+    root = cast(float, brentq(excess, low, high, xtol=precision * max(low, 1e-300), rtol=tolerance))
+    step = precision * root
+    # Brent's method may end on either side, and rounding may make the function uneven at the last digits.
+    while excess(root) > 0:
+        root = max(root - step, safe) if safe < unsafe else min(root + step, safe)
+        step *= 2
+    return root

@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 
 from flockwise.errors import PrivacyError
 from flockwise.privacy.accounting.base import Accountant, events_at
-from flockwise.privacy.accounting.basic import Basic
-from flockwise.privacy.accounting.gdp import Gdp
-from flockwise.privacy.accounting.kov import Kov
+from flockwise.privacy.accounting.gaussian import Gdp, Remark
 from flockwise.privacy.accounting.pld import Pld
-from flockwise.privacy.accounting.remark import Remark
-from flockwise.privacy.accounting.theorem1 import Theorem1
+from flockwise.privacy.accounting.pure import Basic, Kov, Theorem1
 from flockwise.privacy.accounting.zcdp import Zcdp
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.mechanisms import Mechanism, accountants_of
@@ -46,48 +44,39 @@ def composed_epsilon(accountant: str, events: tuple[Mechanism, ...], delta: floa
 
 
 def calibrate(
-    budget: Budget,
-    event: Mechanism,
-    accountant: str | Accountant,
-    *,
-    updates: int | None = None,
-    costs: Sequence[float] | None = None,
+    budget: Budget, event: Mechanism, accountant: str, releases: int | Sequence[float]
 ) -> tuple[Mechanism, ...]:
     """Events like `event` with the least noise whose composition fits the budget.
 
-    updates: that many equal events. costs: one event each, its noise inversely proportional to its cost,
-    so that costs are relative step epsilons (flockwise.privacy.allocation).
+    releases: how many equal ones, or their relative costs (flockwise.privacy.allocation): noise is inversely
+    proportional to cost.
     """
-    name = accountant if isinstance(accountant, str) else accountant.name
-    shape = _shape(updates, costs)
+    event.check_accountant(accountant, on_grid=event.grid is not None)
+    costs = _relative_costs(releases)
     ratio = None if event.grid is None else event.grid / event.sensitivity
     unit = dataclasses.replace(event, sensitivity=1.0, scale=1.0, grid=ratio)
-    rate = _rate(budget, unit, name, shape)
-    events = events_at(event, shape, rate)
+    rate = _rate(budget, unit, accountant, costs)
+    events = events_at(event, costs, rate)
     # Scaling to the agent's sensitivity rounds the last digit, maybe to the wrong side.
     shrink = 1e-15
-    while composed_epsilon(name, events, budget.delta) > budget.epsilon:
-        events = events_at(event, shape, rate * (1 - shrink))
+    while composed_epsilon(accountant, events, budget.delta) > budget.epsilon:
+        events = events_at(event, costs, rate * (1 - shrink))
         shrink *= 4
     return events
 
 
-def _shape(updates: int | None, costs: Sequence[float] | None) -> tuple[float, ...]:
-    if (updates is None) == (costs is None):
-        raise PrivacyError("calibrate takes either the number of updates or their relative costs, not both")
-    if costs is None:
-        if updates is None or updates < 1:
-            raise PrivacyError(f"updates must be at least 1, got updates={updates!r}")
-        return (1.0,) * updates
+def _relative_costs(releases: int | Sequence[float]) -> tuple[float, ...]:
+    """The largest is 1."""
+    costs = tuple(releases) if isinstance(releases, Iterable) else (1.0,) * operator.index(releases)
     if not costs:
-        raise PrivacyError("costs must not be empty; an agent without updates needs no plan")
-    for number, cost in enumerate(costs):
+        raise PrivacyError(f"a plan needs at least one release, got releases={releases!r}")
+    for number, cost in enumerate(costs, start=1):
         if not (math.isfinite(cost) and cost > 0):
-            raise PrivacyError(f"costs must be positive and finite, got {cost!r} for update {number}")
+            raise PrivacyError(f"costs must be positive and finite, got {cost!r} for release {number}")
     largest = max(costs)
     return tuple(float(cost / largest) for cost in costs)
 
 
 @functools.lru_cache(maxsize=4096)
-def _rate(budget: Budget, unit: Mechanism, accountant: str, shape: tuple[float, ...]) -> float:
-    return ACCOUNTANTS[accountant].rate(unit, shape, budget)
+def _rate(budget: Budget, unit: Mechanism, accountant: str, costs: tuple[float, ...]) -> float:
+    return ACCOUNTANTS[accountant].rate(unit, costs, budget)

@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from flockwise.errors import PrivacyError
-from flockwise.privacy.accounting.base import Accountant
-from flockwise.privacy.accounting.search import root_on_safe_side
+from flockwise.privacy.accounting.base import Accountant, root_on_safe_side
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.mechanisms import Mechanism
 
@@ -27,7 +26,7 @@ class Zcdp(Accountant):
     name: ClassVar[str] = "zcdp"
     label: ClassVar[str] = "zCDP"
 
-    def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
+    def compose(self, events: Sequence[Mechanism], delta: float) -> float:
         return epsilon_of(math.fsum(event.rho for event in events), delta)
 
     def rate(self, unit: Mechanism, costs: Sequence[float], budget: Budget) -> float:
@@ -45,7 +44,7 @@ def epsilon_of(rho: float, delta: float) -> float:
         return 0.0
     if delta == 0:
         return math.inf
-    from scipy.optimize import minimize_scalar  # slow to import, as in search.py
+    from scipy.optimize import minimize_scalar  # slow to import, as in base.py
 
     # The best order of the simpler conversion ρ + 2√(ρ·log(1/δ)) is close to that of the tight one.
     near = math.log(-math.log(delta) / rho) / 2
@@ -64,7 +63,7 @@ def _epsilon_at(excess_order: float, rho: float, delta: float) -> float:
     return order * rho - (math.log(delta) + math.log(order)) / excess_order - math.log1p(1 / excess_order)
 
 
-@lru_cache(maxsize=4096)  # a gateway has many agents, and few kinds of budget
+@lru_cache(maxsize=4096)  # a host has many agents, and few kinds of budget
 def rho_of(epsilon: float, delta: float) -> float:
     """The largest ρ that converts to (ε, δ)."""
     # ρ + 2√(ρ·log(1/δ)) = ε: the simpler conversion is never the smaller one.

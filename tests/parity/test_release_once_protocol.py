@@ -53,7 +53,7 @@ def directions(graph, released, *, loses=never):
 
 def converged(graph, anchors, pulls):
     """What propagation goes towards: the minimum of supplement C's objective."""
-    return PropagationObjective(graph, anchors, pulls, 1.0).optimum()
+    return PropagationObjective(graph, anchors, pulls).optimum()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -2,12 +2,11 @@
 
 from flockwise.method.admm import GossipADMM, paper_vectors
 from flockwise.method.base import METHODS, Candidate, Method, Prepared, PublicFacts, candidates
-from flockwise.method.baselines import Global, Local
+from flockwise.method.baselines import Global, Local, ModelPropagation
 from flockwise.method.coordinate_descent import CoordinateDescent
 from flockwise.method.descent import descent_update, step
 from flockwise.method.local_dp import LocalDP
 from flockwise.method.private import PrivateUpdates
-from flockwise.method.propagation import ModelPropagation
 from flockwise.method.release_once import LowPass, Propagation, ReleaseOnce
 from flockwise.method.start import PublicModels, WarmStart
 

@@ -131,16 +131,9 @@ def agree(
 
 def part_of(rule: Meetings, position: int) -> AgentPart:
     """What one agent minimizes."""
-    own = slice(rule.local.offsets[position], rule.local.offsets[position + 1])
     edges = slice(rule.edges.offsets[position], rule.edges.offsets[position + 1])
-    local = LocalObjective(
-        rule.local.loss,
-        rule.local.features[own],
-        rule.local.targets[own],
-        float(rule.local.l2_penalties[position]),
-    )
     return AgentPart(
-        local,
+        rule.local.at(position),
         float(rule.data_weights[position]),
         float(rule.step_sizes[position]),
         rule.copy_shares[edges],

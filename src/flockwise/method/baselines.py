@@ -1,16 +1,20 @@
-"""The two ends of Eq. (2): everyone alone, and one model for all. Neither sends a message."""
+"""Methods to compare with: everyone alone, one model for all, and smoothed local models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from flockwise.checks import Configured
+from flockwise.errors import SimulationError
 from flockwise.method.base import METHODS, Candidate, Prepared, PublicFacts
-from flockwise.method.rules import Solved
-from flockwise.objective import CollaborativeObjective, Objective, Problem
+from flockwise.method.rules import Descent, Edges, LocalAnchors, Solved
+from flockwise.method.start import starting_models
+from flockwise.objective import CollaborativeObjective, Objective, Problem, PropagationObjective
 from flockwise.release.statistic import Misfit
 from flockwise.solve import solve_global_model, solve_local_models
 
@@ -55,3 +59,42 @@ class Global:
     def prepare(self, problem: Problem, seed: int) -> Prepared:
         models = np.tile(solve_global_model(problem), (problem.n_agents, 1))
         return Prepared(Solved(models), CollaborativeObjective(problem))
+
+
+@METHODS.register
+@dataclass(frozen=True)
+class ModelPropagation:
+    """Supplement C: Eq. (4) with ℒ_i(θ) = ½‖θ − anchor_i‖²; an update is the exact minimum of the block.
+
+    The anchors are the local models of Eq. (1), or the given array; the start is the anchors.
+    """
+
+    anchors: Annotated[str | NDArray[np.float64], Configured(None)] = "local"
+    name = "propagation"
+    label: ClassVar[str] = "model propagation"
+    rule: ClassVar[type] = Descent
+    needs_graph: ClassVar[bool] = True
+    privacy = None
+
+    def misfits(self, objective: Objective) -> Iterator[Misfit]:
+        yield from ()
+
+    def prepare(self, problem: Problem, seed: int) -> Prepared:
+        if isinstance(self.anchors, str) and self.anchors != "local":
+            raise SimulationError(f"anchors must be 'local' or an array, got anchors={self.anchors!r}")
+        anchors, _ = starting_models(problem, self.anchors)
+        return propagated(problem, anchors, problem.pulls)
+
+
+def propagated(problem: Problem, anchors: NDArray[Any], pulls: NDArray[np.float64]) -> Prepared:
+    """Smoothing of anchors that everyone first broadcasts; ℒ_i is 1-smooth, so α = 1/(1 + μc_i)."""
+    rule = Descent(
+        np.arange(problem.n_agents),
+        Edges.of(problem.neighbors),
+        LocalAnchors(anchors),
+        anchors.copy(),
+        False,
+        1 / (1 + pulls),
+        pulls,
+    )
+    return Prepared(rule, PropagationObjective(problem.neighbors, anchors, pulls))

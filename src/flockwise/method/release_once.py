@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from flockwise.checks import Configured, Part, Positive, check_fields
 from flockwise.errors import ConfigError, PrivacyError
 from flockwise.method.base import METHODS, Candidate, Deployment, Prepared, PublicFacts
-from flockwise.method.propagation import propagated
+from flockwise.method.baselines import propagated
 from flockwise.method.rules import Descent, Edges, Outcome, Rounds
 from flockwise.method.smoothing import (
     Smoothing,

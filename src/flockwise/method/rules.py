@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.graph import SimilarityGraph
-from flockwise.objective import Loss, Problem
+from flockwise.objective import AnchoredObjective, LocalObjective, Loss, Problem
 from flockwise.privacy.mechanisms import MECHANISMS, Mechanism, Norm
 from flockwise.privacy.plan import Plan
 from flockwise.privacy.schedule import Schedule
@@ -72,12 +72,19 @@ class LocalData:
         samples = problem.exchanged
         return cls(problem.loss, samples.features, samples.targets, samples.offsets, problem.l2_penalties)
 
+    def at(self, position: int) -> LocalObjective:
+        own = slice(self.offsets[position], self.offsets[position + 1])
+        return LocalObjective(self.loss, self.features[own], self.targets[own], self.l2_penalties[position])
+
 
 @dataclass(frozen=True, eq=False)
 class LocalAnchors:
     """ℒ_i(θ) = ½‖θ − anchor_i‖² (supplement C)."""
 
     anchors: NDArray[Any]
+
+    def at(self, position: int) -> AnchoredObjective:
+        return AnchoredObjective(self.anchors[position])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """What is minimized: losses, the public objective, and Eq. (1) to Eq. (3)."""
 
-from flockwise.objective.collaborative import CollaborativeHessian, CollaborativeObjective
+from flockwise.objective.collaborative import CollaborativeObjective, PropagationObjective
 from flockwise.objective.local import AnchoredObjective, LocalObjective, LocalUpdate
 from flockwise.objective.local_batch import LocalObjectives
 from flockwise.objective.losses import (
@@ -16,13 +16,11 @@ from flockwise.objective.losses import (
 )
 from flockwise.objective.objective import Objective
 from flockwise.objective.problem import Problem
-from flockwise.objective.propagation import PropagationObjective
 
 __all__ = [
     "LOSSES",
     "AnchoredObjective",
     "CappedLogistic",
-    "CollaborativeHessian",
     "CollaborativeObjective",
     "Huber",
     "LocalObjective",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -68,22 +67,16 @@ def _newton_direction(
     # A coordinate without curvature takes a plain gradient step.
     ridge = np.where(diagonal > 0, _RIDGE * diagonal, 1.0)
     scales = diagonal + ridge
-    regularized = _Map(slope.shape, lambda direction: product(direction) + ridge * direction)
-    preconditioner = _Map(slope.shape, lambda residual: residual / scales)
+
+    def flat(apply: Callable[[Point], Point]) -> LinearOperator:
+        """A linear map on points of any shape, as SciPy wants it."""
+        square = (slope.size, slope.size)
+        return LinearOperator(square, lambda x: apply(x.reshape(slope.shape)).ravel(), dtype=np.float64)
+
+    regularized = flat(lambda direction: product(direction) + ridge * direction)
+    preconditioner = flat(lambda residual: residual / scales)
     direction, _ = cg(regularized, -slope.ravel(), rtol=share, maxiter=10 * slope.size, M=preconditioner)
     return direction.reshape(slope.shape)
-
-
-class _Map(LinearOperator):
-    """A linear map on points of any shape, as the flat operator that SciPy wants."""
-
-    def __init__(self, shape: tuple[int, ...], apply: Callable[[Point], Point]) -> None:
-        super().__init__(np.float64, (math.prod(shape), math.prod(shape)))
-        self._point_shape = shape
-        self._apply = apply
-
-    def _matvec(self, x: Point) -> Point:
-        return self._apply(x.reshape(self._point_shape)).ravel()
 
 
 def _step(

@@ -46,12 +46,8 @@ def solve_optimum(
             return float(np.linalg.norm(gradient)) <= smallest_slope
         return bound <= tolerance * value
 
-    def hessian(models: NDArray[np.float64]) -> tuple[Any, NDArray[np.float64]]:
-        at_models = objective.hessian(models)
-        return at_models.product, at_models.diagonal()
-
     first = zeros if start is None else objective.local_objectives.checked(start)
-    found = minimize_convex(objective.value, objective.gradient, hessian, first, reached)
+    found = minimize_convex(objective.value, objective.gradient, objective.hessian, first, reached)
     models, isolated = found.point.copy(), problem.neighbors.isolated
     if isolated.size:
         models[isolated] = solve_local_models(problem, agents=isolated)

@@ -300,7 +300,7 @@ def test_both_engines_run_it_to_the_minimum(what):
     rule = method.prepare(problem, 0).rule
     assert isinstance(rule, Descent)
     assert isinstance(rule.local, LocalAnchors)
-    goal = PropagationObjective(problem.neighbors, rule.local.anchors, rule.pulls, 1.0)
+    goal = PropagationObjective(problem.neighbors, rule.local.anchors, rule.pulls)
     assert np.linalg.norm(goal.gradient(runs[0].models)) < 1e-3 * np.linalg.norm(goal.gradient(rule.start))
     assert runs[0].final.objective == pytest.approx(goal.value(runs[0].models))
 
@@ -322,7 +322,7 @@ def test_sweeps_reach_the_minimum_of_model_propagation():
     problem = random_problem(7, density=0.6)
     pulls = np.linspace(0.2, 1.0, problem.n_agents)
     anchors = np.random.default_rng(0).normal(size=(problem.n_agents, 50))
-    goal = PropagationObjective(problem.neighbors, anchors, pulls, 1.0).optimum()
+    goal = PropagationObjective(problem.neighbors, anchors, pulls).optimum()
     np.testing.assert_allclose(propagate(problem.neighbors, anchors, pulls), goal, atol=1e-2)
 
 

@@ -17,7 +17,7 @@ ANCHORS = np.random.default_rng(0).standard_normal((5, 3))
 
 @pytest.fixture
 def objective() -> PropagationObjective:
-    return PropagationObjective(GRAPH, ANCHORS, CONFIDENCES, 0.8)
+    return PropagationObjective(GRAPH, ANCHORS, 0.8 * CONFIDENCES)
 
 
 def test_value_is_eq_2_with_anchored_local_objectives(objective):
@@ -43,23 +43,23 @@ def test_optimum_solves_the_dense_system_and_leaves_the_isolated_at_their_anchor
 
 
 def test_without_edges_the_anchors_are_optimal():
-    lonely = PropagationObjective(SimilarityGraph.from_edges(5, []), ANCHORS, CONFIDENCES, 0.8)
+    lonely = PropagationObjective(SimilarityGraph.from_edges(5, []), ANCHORS, 0.8 * CONFIDENCES)
     assert np.array_equal(lonely.optimum(), ANCHORS)
 
 
 @pytest.mark.parametrize(
-    ("anchors", "confidences", "tradeoff", "message"),
+    ("anchors", "pulls", "message"),
     [
-        (ANCHORS[:3], CONFIDENCES, 1.0, "one model for each of 5 agents"),
-        (ANCHORS * np.inf, CONFIDENCES, 1.0, "agent 0: its anchor"),
-        (ANCHORS, CONFIDENCES[:2], 1.0, r"one entry per agent \(5\), got shape \(2,\)"),
-        (ANCHORS, CONFIDENCES - 0.2, 1.0, "agent 1: confidence must be positive, got 0.0"),
-        (ANCHORS, CONFIDENCES, -1.0, "tradeoff=-1.0"),
+        (ANCHORS[:3], CONFIDENCES, "one model for each of 5 agents"),
+        (ANCHORS * np.inf, CONFIDENCES, "agent 0: its anchor"),
+        (ANCHORS, CONFIDENCES[:2], r"one entry per agent \(5\), got shape \(2,\)"),
+        (ANCHORS, CONFIDENCES - 0.2, "agent 1: its pull must be positive and finite, got 0.0"),
+        (ANCHORS, CONFIDENCES * np.inf, "agent 0: its pull must be positive and finite, got inf"),
     ],
 )
-def test_bad_parts_are_refused(anchors, confidences, tradeoff, message):
+def test_bad_parts_are_refused(anchors, pulls, message):
     with pytest.raises(ObjectiveError, match=message):
-        PropagationObjective(GRAPH, anchors, confidences, tradeoff)
+        PropagationObjective(GRAPH, anchors, pulls)
 
 
 def test_models_of_the_wrong_shape_are_refused(objective):

@@ -24,8 +24,8 @@ from flockwise.engine.conditions import (
     scheduled_tick,
 )
 from flockwise.engine.state import DescentState, MailState, tail_averages
-from flockwise.method.rules import Descent, LocalAnchors
-from flockwise.objective import AnchoredObjective, LocalObjective, LocalUpdate
+from flockwise.method.rules import Descent
+from flockwise.objective import LocalUpdate
 from flockwise.privacy.gate import Gate
 from flockwise.privacy.ledger import MemoryLedger
 from flockwise.privacy.noise import SimulatedNoise
@@ -128,7 +128,7 @@ class DescentRun(ClockedRun):
         return state.to_arrays() | {"vectors": np.array(self._vectors)}
 
     def _make_agent(self, i: int) -> Agent:
-        descent, objective = self._descent, self._local_objective(i)
+        descent, objective = self._descent, self._descent.local.at(i)
         return Agent(
             i,
             LocalUpdate(objective, float(descent.step_sizes[i]), float(descent.pulls[i])),
@@ -137,14 +137,6 @@ class DescentRun(ClockedRun):
             SimulatedClock(self.table, self.seed, self._ids[i], self.settings.limit),
             self._make_releases(i, objective),
         )
-
-    def _local_objective(self, i: int) -> LocalObjective | AnchoredObjective:
-        """ℒ_i of one agent."""
-        local = self._descent.local
-        if isinstance(local, LocalAnchors):
-            return AnchoredObjective(local.anchors[i])
-        own = slice(local.offsets[i], local.offsets[i + 1])
-        return LocalObjective(local.loss, local.features[own], local.targets[own], local.l2_penalties[i])
 
     def _make_releases(self, i: int, objective: Any) -> GradientReleases | None:
         """The agent's gate as it was after its updates; none without privacy, and none without samples."""

@@ -18,7 +18,7 @@ from flockwise.graph import complete_graph
 from flockwise.net.durable import BatchLedgers
 from flockwise.net.folder import OwnBudget
 from flockwise.net.growth import checked_samples
-from flockwise.net.outbox import GateOutbox
+from flockwise.net.outbox import Outbox
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import FileStore, Sent
 from flockwise.net.testing import AgentMemory, define_agents
@@ -124,7 +124,7 @@ def test_batches_pay_for_themselves_alone(history, first, updates):
             else:
                 room = released < n_batches * updates
                 assert len(me.tick()) == room  # a new batch is a new budget, for its samples alone
-                me.agent.prepare(0)
+                me.agent.prepare()
                 released += room
         events = [entry.event for ledger in me.mine.ledgers for entry in ledger.entries]
         paid = costs(used, events, "gdp", BUDGET, CLIP)
@@ -219,7 +219,7 @@ def test_samples_longer_than_the_bound_are_scaled_in_what_is_released_and_kept_a
     me = GrowingAgent(new_samples(3), budget(1, growth))
     me.add(Samples(np.array([[30.0, 40.0]]), np.ones(1)))
     while me.tick():
-        me.agent.prepare(0)
+        me.agent.prepare()
     assert used[-1][-1] == pytest.approx(0.6)
     assert me["me"].own.growth.samples.features[-1].tolist() == [30.0, 40.0]
 
@@ -235,8 +235,8 @@ def test_numbers_go_on_over_batches_and_bytes_stay_the_same():
     outbox, sent = me.outbox, [me.outbox.last]
     while messages := me.tick():
         sent += [outbox.ready(message) for message in messages]
-        assert GateOutbox(outbox._signer, me.gates).last == sent[-1]
-        me.agent.prepare(0)
+        assert Outbox(outbox._signer, me.mine.store, np.zeros(2), me.gates).last == sent[-1]
+        me.agent.prepare()
     assert [one.number for one in sent] == [0, 1, 2, 3, 4]
     assert [ledger.consumed for ledger in me.mine.ledgers] == [2, 2]
     for one in sent:
@@ -278,9 +278,9 @@ def test_after_a_release_that_failed_the_next_message_has_a_number_that_is_known
     with pytest.raises(PrivacyError, match="finite"):
         me.gates.gate.release(Rows.of(np.zeros((2, 2)), CLIP), lambda noisy, released: np.full(2, np.inf))
     assert me.gates.gate.is_spent
-    me.agent.prepare(0)
+    me.agent.prepare()
     assert me.gates.place == 1
-    again = GateOutbox(me.outbox._signer, me.gates)
+    again = Outbox(me.outbox._signer, me.mine.store, np.zeros(2), me.gates)
     assert again.last == first
     (message,) = me.tick()
     assert again.ready(message).number == 3
@@ -321,7 +321,7 @@ def test_a_queue_of_gates_goes_through_all_batches_in_their_order():
         np.testing.assert_array_equal(gates.released, message.model)
         released.append(message.model)
         spent.append(gates.epsilon_spent)
-        me.agent.prepare(0)
+        me.agent.prepare()
     assert [ledger.consumed for ledger in gates.ledgers] == [2, 2, 2]
     assert [2 * CLIP / ledger.entries[0].event.sensitivity for ledger in gates.ledgers] == pytest.approx(
         [2, 3, 4]
@@ -344,7 +344,7 @@ def test_a_queue_of_gates_is_the_same_after_a_restart_at_any_release():
     for done in range(1, 7):
         me.tick()
         before = (me.gates.last_number, me.gates.epsilon_spent, me.gates.released.tolist(), me.outbox.last)
-        last = me.outbox._signed(me.gates.last_number, me.gates.released)
+        last = me.outbox._signer.model(me.gates.last_number, me.gates.released)
         me = GrowingAgent(first, budget(2, "batches"), memory=memory)
         after = (me.gates.last_number, me.gates.epsilon_spent, me.gates.released.tolist())
         assert after == before[:3]

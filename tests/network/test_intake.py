@@ -10,11 +10,11 @@ from tests.network.signers import BOUND, NETWORK, WEIGHT, Signer, counts, intake
 
 from flockwise.agent import Message
 from flockwise.errors import IdentityError, NetworkError
-from flockwise.net.intake import MAX_STAGES, REMEMBERED, Echo, NeighborKey
+from flockwise.net.intake import MAX_STAGES, REMEMBERED, NeighborKey
 from flockwise.net.outbox import Signer as OwnSigner
 from flockwise.net.rate import SECOND, RateLimit
 from flockwise.net.signing import Verifier
-from flockwise.net.wire import FORMAT, FRAME, Greeting, greet, limit
+from flockwise.net.wire import FORMAT, FRAME, Greeting, Sent, greet, limit
 from flockwise.privacy.messages import HEADER, MAGIC, Relay, encode
 
 ME, BO, CY, EVE = Signer("me"), Signer("bo"), Signer("cy"), Signer("eve")
@@ -213,7 +213,7 @@ def test_what_another_agent_may_read_can_be_too_long_for_this_one():
 
 def test_what_a_process_signed_itself_needs_no_check():
     verifier = Verifier()
-    data = OwnSigner(NETWORK, "bo", "none", BO.key, verifier).signed(4, encode(4, HERE)).data
+    data = OwnSigner(NETWORK, "bo", "none", BO.key, verifier).model(4, HERE).data
     assert intake(verifier=verifier).message("bo", data) is not None
     assert verifier.checks == 0
     assert_dropped(intake(verifier=verifier), "bad_signature", "bo", EVE.model(4, HERE, sender="bo"))
@@ -310,12 +310,12 @@ def test_a_greeting_brings_the_last_model_and_shows_the_own():
     greeting = entrance.greeting("bo", hello(version=2, mine=mine, yours=yours))
     assert greeting is not None
     assert isinstance(greeting.mine, Message)
-    assert (greeting.sender, greeting.version, greeting.agrees) == ("bo", 2, True)
-    assert (greeting.mine.number, greeting.data, greeting.yours) == (7, mine, Echo(3, yours))
+    assert greeting.agrees
+    assert (greeting.mine.number, entrance.last_data("bo"), greeting.yours) == (7, mine, Sent(3, yours))
     assert entrance.last_number("bo") == 7
     again = entrance.greeting("bo", hello(mine=mine))
     assert again is not None
-    assert (again.mine, again.data, again.yours, entrance.duplicates) == (None, None, None, 1)
+    assert (again.mine, again.yours, entrance.duplicates) == (None, None, 1)
 
 
 def test_a_greeting_that_a_later_message_overtook_is_no_offence():
@@ -336,7 +336,7 @@ def test_what_a_greeting_brings_is_checked_like_any_message(kind):
     before = state(entrance)
     greeting = entrance.greeting("bo", hello(mine=data))
     if greeting is not None:
-        assert (greeting.mine, greeting.data) == (None, None)
+        assert greeting.mine is None
     assert entrance.dropped == {reason: 1}
     assert state(entrance) == before
 
@@ -367,8 +367,8 @@ def test_a_neighbor_with_another_weight_is_not_heard_until_it_agrees(weight):
     mine, yours = BO.model(7, HERE), ME.model(3, HERE)
     greeting = entrance.greeting("bo", hello(weight, mine=mine, yours=yours))
     assert greeting is not None
-    assert (greeting.agrees, greeting.mine, greeting.yours) == (False, None, Echo(3, yours))
-    assert not entrance.agrees("bo")
+    assert (greeting.agrees, greeting.mine, greeting.yours) == (False, None, Sent(3, yours))
+    assert not entrance._peers["bo"].agrees
     assert_dropped(entrance, "weight", "bo", mine)
     assert entrance.message("cy", CY.model(1, HERE)) is not None
     settled = entrance.greeting("bo", hello(mine=mine))
@@ -413,9 +413,9 @@ def test_a_new_weight_settles_a_disagreement_and_an_unchanged_one_does_not():
     entrance = intake()
     entrance.greeting("bo", hello(0.75))
     entrance.set_neighbors({"bo": NeighborKey(BO.public_key, WEIGHT)})
-    assert not entrance.agrees("bo")
+    assert not entrance._peers["bo"].agrees
     entrance.set_neighbors({"bo": NeighborKey(BO.public_key, 0.75)})
-    assert entrance.agrees("bo")
+    assert entrance._peers["bo"].agrees
     assert entrance.message("bo", BO.model(1, HERE)) is not None
 
 

@@ -138,7 +138,7 @@ def delayed_conclusion(node):
 
     def make_up():
         node._outbox.conclude = conclude
-        node._conclude()
+        node._conclude(0)
 
     return make_up
 

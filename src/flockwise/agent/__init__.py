@@ -1,6 +1,5 @@
 """One agent, without input or output: the same in the simulator and on a real network."""
 
-from flockwise.agent.agent import Agent, Clock, Message, Neighbor
-from flockwise.agent.releases import GradientReleases, Releases
+from flockwise.agent.agent import Agent, Clock, GradientReleases, Message, Neighbor, Releases
 
 __all__ = ["Agent", "Clock", "GradientReleases", "Message", "Neighbor", "Releases"]

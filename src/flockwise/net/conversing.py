@@ -163,15 +163,15 @@ class ConversingNode(Node):
 
     def _may_release(self, now: int) -> bool:
         """Nor when it is too late: a release that nobody talks about any more is spent for nobody."""
-        present = (self._keys[name].index for name, tie in self._ties.items() if tie.has_greeted)
+        present = (self._keys[name].index for name, contact in self._contacts.items() if contact.has_greeted)
         return super()._may_release(now) and not all(map(self._hearing.has_ended, present))
 
-    def _greet(self, name: str, tie: Any, now: int, *, is_answer: bool = False) -> None:
+    def _greet(self, name: str, contact: Any, now: int, *, is_answer: bool = False) -> None:
         """That it is over is said first: the neighbor may release as soon as it is greeted."""
         if self.is_over:
             self._repeated_at.pop(name, None)
             self._say_again(name, now)
-        super()._greet(name, tie, now, is_answer=is_answer)
+        super()._greet(name, contact, now, is_answer=is_answer)
 
     def _begin_if_ready(self, now: int) -> None:
         """As soon as the agent has released, or if it has nothing to release."""
@@ -202,7 +202,7 @@ class ConversingNode(Node):
             relay = self._turned(talk, heard)
             if relay is not None:
                 said = [*said, relay][-REPEATED:]
-        self._last = [self._signed(relay) for relay in said]
+        self._last = [self._conversation.signer.relay(relay) for relay in said]
         self._hearing.lose_all_but(self._numbers())
         if relay is None or self._is_pointless():
             self._end(talk.outcome)
@@ -266,7 +266,7 @@ class ConversingNode(Node):
             self._stop("store")
 
     def _say(self, relay: Relay, now: int) -> None:
-        data = self._signed(relay)
+        data = self._conversation.signer.relay(relay)
         self._last = [*self._last, data][-REPEATED:]
         self._expect(relay, now)
         self._transport.publish(self.name, data)
@@ -274,9 +274,6 @@ class ConversingNode(Node):
     def _expect(self, relay: Relay, now: int) -> None:
         """Wait for what neighbors have to say in the round of the agent's own relay."""
         self._size, self._since, self._repeat_at = len(relay.vector), now, now + REPEATING_GAP
-
-    def _signed(self, relay: Relay) -> bytes:
-        return self._conversation.signer.relay(relay)
 
     def _wait(self, now: int) -> None:
         """Ask those who are missed, and give up those who were waited for too long."""
@@ -287,7 +284,7 @@ class ConversingNode(Node):
         self._repeat_at = now + REPEATING_GAP
         missing = set(self._hearing.missing(talk))
         for name, key in self._keys.items():
-            if key.index in missing and self._ties[name].up_since is not None:
+            if key.index in missing and self._contacts[name].up_since is not None:
                 self._say_again(name, now)
         self._hearing.give_up(talk, self._since, now)
         self._go_on(now)

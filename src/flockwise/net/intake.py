@@ -1,22 +1,20 @@
-"""The only way in: what comes from the network reaches an agent through here, or is dropped and counted.
+"""The only way in: messages from the network reach an agent through here, or are dropped and counted.
 
-Checks come in the order of their cost, so that a flood or garbage costs little: size, sender, rate, schema,
-names, number, and only then the signature; after it dimension and size of the numbers. Only what has passed
-all of them moves the sender's last number. Nothing here reads a clock, a file or a socket of its own.
+Checks come in the order of their cost, so a flood or garbage costs little: size, sender, rate, schema,
+names, number, and only then the signature; after it dimension and size of the numbers. Only a message that
+passes all of them moves the sender's last number. Nothing here reads a clock, a file or a socket of its own.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypeAlias, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final, TypeAlias, TypeVar
 
 from flockwise.agent import Message
 from flockwise.errors import NetworkError
@@ -30,6 +28,7 @@ from flockwise.net.wire import (
     Reason,
     Rejected,
     RelayBody,
+    Sent,
     greeting_limit,
     limit,
     open_greeting,
@@ -45,7 +44,7 @@ NOTHING_YET: Final = -1
 REMEMBERED: Final = 64
 # A neighbor cannot fill the memory with stages that no protocol has.
 MAX_STAGES: Final = 1024
-# Of one stage: neighbors are about one round apart, and there is a tie for each of them to remember.
+# Of one stage: neighbors are about one round apart, and rounds are remembered for each neighbor.
 REMEMBERED_ROUNDS: Final = 8
 # No coordinate of a relay is larger: gossip multiplies what it mixes by up to 1e11 on the way, and squares of
 # what is far below the root of the largest number do not overflow.
@@ -64,28 +63,19 @@ class NeighborKey:
     index: int = 0
 
 
-class Echo(NamedTuple):
-    """An own model that a neighbor showed, under the own signature: it has been sent, whoever forgot it."""
-
-    number: int
-    data: bytes
-
-
 @dataclass(frozen=True)
 class AcceptedGreeting:
     """A neighbor's greeting. Without agreement on the weight its models are refused, and `mine` is None.
 
-    mine: its last message, if that is new here; `data` holds its bytes.
-    yours: what it last got from this agent, if that is shown with a signature that holds.
+    mine: its last message, if that is new here.
+    yours: what it last got from this agent, under the agent's own signature: so it was sent, even if the
+        agent's disk does not know of it.
     is_answer: the neighbor waits for no answer.
     """
 
-    sender: str
-    version: int
     agrees: bool
     mine: Accepted | None
-    data: bytes | None
-    yours: Echo | None
+    yours: Sent | None
     is_answer: bool
 
 
@@ -104,7 +94,7 @@ class AcceptedRepeat:
 
 
 class _Duplicate(Exception):
-    """The very bytes that came before: sent again, as after every meeting, and no offence."""
+    """The very bytes that came before, sent again: this is normal."""
 
 
 @dataclass(slots=True)
@@ -187,7 +177,7 @@ class Intake:
             )
         self._me = me
         self._network = network
-        self._model_sizes = range(dimension, dimension + 1)
+        self._dimension = dimension
         self._relay_sizes = range(1, relay_dimension + 1)
         self._labels = frozenset(privacy_labels)
         self._bound = magnitude_bound
@@ -206,7 +196,7 @@ class Intake:
         self.set_neighbors(neighbors)
 
     def set_neighbors(self, neighbors: Mapping[str, NeighborKey]) -> None:
-        """As in the roster now: who left is forgotten, and so is what came under another key."""
+        """As in the roster now. Neighbors that left are forgotten, and messages under another key, too."""
         peers = {}
         for name, key in neighbors.items():
             check_public_key(key.public_key, name)
@@ -221,7 +211,7 @@ class Intake:
         self._peers = peers
 
     def end_relays(self) -> None:
-        """There is nothing more to say: forget what came, and take no relay any more, be it old or new."""
+        """The conversation is over: forget its relays, and take no more of them, old or new."""
         self._takes_relays = False
         for peer in self._peers.values():
             peer.stages.clear()
@@ -231,24 +221,16 @@ class Intake:
         number = self._peers[neighbor].model.last
         return None if number == NOTHING_YET else number
 
-    def last_data(self, neighbor: str) -> bytes | None:
+    def last_data(self, sender: str) -> bytes | None:
         """The bytes of that model, to be stored and to be shown to their sender in a greeting."""
-        return self._peers[neighbor].model.data or None
-
-    def agrees(self, neighbor: str) -> bool:
-        """Whether the neighbor's last greeting named the same weight; so is assumed until it greets."""
-        return self._peers[neighbor].agrees
+        return self._peers[sender].model.data or None if sender in self._peers else None
 
     def message(self, claimed_sender: str, data: bytes) -> Accepted | None:
         """A model or a relay that is new and in order; None for anything else, which is counted."""
-        try:
+        with self._counted():
             if len(data) > self._max_bytes:
                 raise Rejected("oversized")
             return self._take(claimed_sender, self._admitted(claimed_sender), data)
-        except _Duplicate:
-            self.duplicates += 1
-        except Rejected as rejection:
-            self.dropped[rejection.reason] += 1
         return None
 
     def greeting(self, claimed_sender: str, data: bytes) -> AcceptedGreeting | None:
@@ -257,19 +239,15 @@ class Intake:
         if opened is None:
             return None
         peer, greeting = opened
-        # Shown first: that an own number was sent counts, whatever else may be wrong between the two.
-        yours = self._echo(greeting)
+        # First: that an own number was sent counts, whatever else may be wrong between the two.
+        yours = self._own_model_in(greeting)
         peer.agrees = greeting.weight == peer.key.weight
         if not peer.agrees:
             self.dropped["weight"] += 1
-            return AcceptedGreeting(
-                claimed_sender, greeting.version, False, None, None, yours, greeting.is_answer
-            )
+            return AcceptedGreeting(False, None, yours, greeting.is_answer)
         self.accepted += 1
-        mine = self._shown(claimed_sender, peer, greeting)
-        shown = None if mine is None else greeting.mine
         return AcceptedGreeting(
-            claimed_sender, greeting.version, True, mine, shown, yours, greeting.is_answer
+            True, self._last_model_in(greeting, claimed_sender, peer), yours, greeting.is_answer
         )
 
     def repeat(self, claimed_sender: str, data: bytes) -> AcceptedRepeat | None:
@@ -300,13 +278,24 @@ class Intake:
         self, sender: str, data: bytes, read: Callable[[bytes, int], T]
     ) -> tuple[_Peer, T] | None:
         """What a neighbor says to this agent alone; None, and a count, if it is nothing."""
-        try:
+        with self._counted():
             if len(data) > self._max_greeting_bytes:
                 raise Rejected("oversized")
             return self._admitted(sender), read(data, self._max_greeting_bytes)
+        return None
+
+    @contextmanager
+    def _counted(self, harmless: Collection[Reason] = ()) -> Iterator[None]:
+        """Count what is refused. harmless: reasons that count as repetitions."""
+        try:
+            yield
+        except _Duplicate:
+            self.duplicates += 1
         except Rejected as rejection:
-            self.dropped[rejection.reason] += 1
-            return None
+            if rejection.reason in harmless:
+                self.duplicates += 1
+            else:
+                self.dropped[rejection.reason] += 1
 
     def _admitted(self, sender: str) -> _Peer:
         """A neighbor that has not sent too much of late."""
@@ -317,35 +306,24 @@ class Intake:
             raise Rejected("flooded")
         return peer
 
-    def _shown(self, sender: str, peer: _Peer, greeting: Greeting) -> Accepted | None:
-        if greeting.mine is None:
-            return None
-        try:
-            return self._take(sender, peer, greeting.mine)
-        except _Duplicate:
-            self.duplicates += 1
-        except Rejected as rejection:
-            # Greetings and messages come by two ways: that a later message was faster is no offence.
-            if rejection.reason in ("stale", "replayed"):
-                self.duplicates += 1
-            else:
-                self.dropped[rejection.reason] += 1
+    def _last_model_in(self, greeting: Greeting, sender: str, peer: _Peer) -> Accepted | None:
+        """The neighbor's last message, if it is new. It may well have been overtaken by a later one."""
+        if greeting.mine is not None:
+            with self._counted(harmless=("stale", "replayed")):
+                return self._take(sender, peer, greeting.mine)
         return None
 
-    def _echo(self, greeting: Greeting) -> Echo | None:
-        if greeting.yours is None:
-            return None
-        try:
-            opened = self._opened(greeting.yours)
-            self._check_names(opened, self._me)
-            if not isinstance(opened.body, ModelBody):
-                raise Rejected("malformed")
-            self._check_signature(opened, self._public_key)
-        except Rejected as rejection:
-            self.dropped[rejection.reason] += 1
-            return None
-        self.accepted += 1
-        return Echo(opened.body.number, greeting.yours)
+    def _own_model_in(self, greeting: Greeting) -> Sent | None:
+        if greeting.yours is not None:
+            with self._counted():
+                opened = self._opened(greeting.yours)
+                self._check_names(opened, self._me)
+                if not isinstance(opened.body, ModelBody):
+                    raise Rejected("malformed")
+                self._check_signature(opened, self._public_key)
+                self.accepted += 1
+                return Sent(opened.body.number, greeting.yours)
+        return None
 
     def _opened(self, data: bytes) -> Opened:
         if len(data) > self._max_bytes:  # another agent may have read it, with another limit
@@ -366,10 +344,13 @@ class Intake:
         if body.privacy not in self._labels:
             raise Rejected("wrong_label")
         self._check_number(body.number, peer.model, peer, opened, data)
-        vector = self._checked_vector(opened, self._model_sizes)
+        if opened.vector.size != self._dimension:
+            raise Rejected("wrong_dimension")
+        if not opened.largest <= self._bound:
+            raise Rejected("too_large" if math.isfinite(opened.largest) else "not_finite")
         peer.model.advance(body.number, data)
         self.accepted += 1
-        return Message(body.sender, body.number, vector)
+        return Message(body.sender, body.number, opened.vector)
 
     def _take_relay(self, body: RelayBody, peer: _Peer, opened: Opened, data: bytes) -> Relay:
         if not self._relay_sizes:
@@ -389,11 +370,15 @@ class Intake:
         self._check_signature(opened, peer.key.public_key)
         if body.round in known.digests:
             raise Rejected("equivocation")
-        vector = self._checked_relay(opened, body.stage)
+        if opened.vector.size not in self._relay_sizes:
+            raise Rejected("wrong_dimension")
+        fault = relay_fault(body.stage, opened.largest)
+        if fault is not None:
+            raise Rejected(fault)
         known.add(body.round, digest)
         peer.stages[body.stage] = known
         self.accepted += 1
-        return Relay(peer.key.index, body.stage, body.round, vector)
+        return Relay(peer.key.index, body.stage, body.round, opened.vector)
 
     def _check_names(self, opened: Opened, sender: str) -> None:
         if opened.body.network != self._network:
@@ -419,26 +404,11 @@ class Intake:
             raise Rejected("bad_signature")
         opened.proven_by = public_key
 
-    def _checked_vector(self, opened: Opened, sizes: range) -> NDArray[np.float64]:
-        if opened.vector.size not in sizes:
-            raise Rejected("wrong_dimension")
-        if not opened.largest <= self._bound:
-            raise Rejected("too_large" if math.isfinite(opened.largest) else "not_finite")
-        return opened.vector
-
-    def _checked_relay(self, opened: Opened, stage: str) -> NDArray[np.float64]:
-        if opened.vector.size not in self._relay_sizes:
-            raise Rejected("wrong_dimension")
-        fault = relay_fault(stage, opened.largest)
-        if fault is not None:
-            raise Rejected(fault)
-        return opened.vector
-
 
 def relay_fault(stage: str, largest: float) -> Reason | None:
     """What is wrong with a relay whose largest coordinate is this, whatever its sign; None if nothing is.
 
-    Never without meaning; infinite only where an agent says so that it has no mean yet.
+    NaN is never valid. Infinity is valid only in stages where it means "no mean yet".
     """
     if math.isnan(largest) or (math.isinf(largest) and not may_be_infinite(stage)):
         return "not_finite"

@@ -1,16 +1,15 @@
 """Drives one agent on a network: when it wakes, what it sends, what it takes in, what it keeps.
 
-A node has no threads and no sockets and reads no clock but the one handed to it: a host calls `tick` at the
-times that `tick` asks for, and a transport calls the `on_…` methods. So the same node runs on zenoh and in
-a simulation of faults.
+A node has no threads, no sockets and no clock of its own: a host calls `tick` at the times that `tick` asks
+for, and a transport calls the `on_…` methods. So the same node runs on zenoh and in a simulation of faults.
 
 What holds, whatever happens to machine and network:
-- Bytes are written before they leave, and one number always has the same bytes (flockwise.net.outbox);
-  without privacy, where nothing is at stake, a power cut may undo the last of them.
+- Bytes are written before they leave, and one number always has the same bytes (flockwise.net.outbox).
+  Without privacy a power cut may undo the last of them.
 - Only what `Intake` accepts reaches the agent.
-- Nothing is spent for nobody, nor on an old copy of a ledger: an agent with a budget releases only while a
-  neighbor is up, and after every neighbor that is up has told it which number it last got from the agent.
-  One that knows a later number than the agent itself silences it for good.
+- A private agent releases only while a neighbor is connected and its ledger is up to date: every connected
+  neighbor has said which number it last got from the agent. A number that the ledger lacks silences the
+  agent for good.
 - A message that was lost is made up for: neighbors show each other their last one whenever they meet, and
   from time to time.
 """
@@ -20,28 +19,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from numpy.typing import NDArray
-
-from flockwise.agent import Message
-from flockwise.agent.agent import Clock, Neighbor
+from flockwise.agent import Agent, Message, Neighbor
 from flockwise.errors import LedgerError, NetworkError, PrivacyError
 from flockwise.net.intake import Intake, NeighborKey
 from flockwise.net.outbox import Outbox
-from flockwise.net.store import Sent, Store
+from flockwise.net.store import Store
 from flockwise.net.time import SECOND, Time
 from flockwise.net.transport import Transport
-from flockwise.net.wire import Greeting, greet
+from flockwise.net.wire import Greeting, Sent, greet
 from flockwise.privacy.messages import Relay
 
-# A neighbor that is up and does not answer is waited for so long before a release, and any neighbor before
-# the very first update.
+# How long a release waits for a connected neighbor that does not answer, and the very first update for any.
 PATIENCE: Final = 5 * SECOND
-# A neighbor is answered at most once in this time. One that did not answer is greeted again after it, and
-# then after twice as long each time: answers that are late because of the load must not add to it.
+# The least time between two greetings to a neighbor. It doubles each time that the neighbor does not answer:
+# where answers are late because of the load, greetings must not add to it.
 GREETING_GAP: Final = 1 * SECOND
-# A neighbor that is up hears from the agent at least this often, for the sake of what was lost.
+# A connected neighbor hears from the agent at least this often, in case something was lost.
 GREETING_PERIOD: Final = 30 * SECOND
 MOMENT: Final = 1 * SECOND
 # What was received is written to disk after this time, in one go.
@@ -50,25 +45,9 @@ WRITING_GAP: Final = 5 * SECOND
 Obstacle: TypeAlias = Literal["behind", "ledger", "store"]
 
 
-class Learner(Protocol):
-    """What a node drives: an `Agent`, or something that behaves like one."""
-
-    name: Any
-    model: NDArray[Any]
-    updates: int
-    next_tick: int | None
-    neighbors: dict[Any, Neighbor]
-
-    def on_tick(self, now: int) -> list[Message]: ...
-
-    def prepare(self, now: int) -> None: ...
-
-    def on_message(self, message: Message, now: int) -> None: ...
-
-
 @dataclass
-class _Tie:
-    """How things stand with a neighbor."""
+class _Contact:
+    """What a node knows of the connection to a neighbor."""
 
     up_since: int | None = None
     has_greeted: bool = False  # since it came up
@@ -81,8 +60,7 @@ class Node:
 
     def __init__(
         self,
-        agent: Learner,
-        clock: Clock,
+        agent: Agent,
         intake: Intake,
         outbox: Outbox,
         store: Store,
@@ -91,23 +69,20 @@ class Node:
         *,
         version: int = 0,
     ) -> None:
-        """clock: the agent's own. version: of the roster that its neighbors and weights come from."""
+        """version: of the roster that its neighbors and weights come from."""
         self.agent = agent
         self.intake = intake
         self.obstacle: Obstacle | None = None
-        """Why it releases nothing any more, until it is started again; for ever if it is "behind"."""
-        self.failed_updates = 0
+        """Why it releases nothing more until it is started again; "behind" is for ever."""
         self.last_release_time: int | None = None
-        self._clock = clock
         self._outbox = outbox
         self._store = store
         self._transport = transport
         self._time = time
         self._version = version
         self._started_at = 0
-        self._ties = {name: _Tie() for name in agent.neighbors}
-        self._unwritten: set[str] = set()
-        self._forgotten: set[str] = set()
+        self._contacts = {name: _Contact() for name in agent.neighbors}
+        self._unwritten: set[str] = set()  # neighbors, and former ones that are still in the store
         self._write_at: int | None = None
         self._greet_at: int | None = None
 
@@ -122,7 +97,7 @@ class Node:
 
     @property
     def releases(self) -> int:
-        """How many updates its messages tell of: what a budget is spent on."""
+        """How many updates it has sent: a budget is spent on these."""
         return self._outbox.updates
 
     @property
@@ -137,18 +112,18 @@ class Node:
 
     @property
     def neighbors_up(self) -> list[str]:
-        return [name for name, tie in self._ties.items() if tie.up_since is not None]
+        return [name for name, contact in self._contacts.items() if contact.up_since is not None]
 
     def start(self, now: int) -> int | None:
-        """Take up where the last life ended; when to tick first."""
+        """Go on where the agent last stopped; when to tick first."""
         state = self._store.load()
         self._started_at = now
         self._resume(now)
         if state.newer_release is not None and self._outbox.spends:
             self._stop("behind")
         for sender, data in state.received.items():
-            if sender not in self._ties:
-                self._forget(sender, now)
+            if sender not in self._contacts:
+                self._write_soon(sender, now)
             elif (message := self.intake.message(sender, data)) is not None:
                 self._learn(message, now)
         return self.next_wake()
@@ -161,12 +136,12 @@ class Node:
                 # A host that is late by a moment does not slow the clock down; one that sleeps, does.
                 self._update(max(due, now - MOMENT))
             else:
-                self.agent.next_tick = self._clock.next_tick(self.agent.updates, now)
+                self.agent.wait(now)
         if self._greet_at is not None and self._greet_at <= now:
-            for name, tie in self._ties.items():
-                due = self._greeting_due(tie)
+            for name, contact in self._contacts.items():
+                due = self._greeting_due(contact)
                 if due is not None and due <= now:
-                    self._greet(name, tie, now)
+                    self._greet(name, contact, now)
             self._plan_greetings()
         if self._write_at is not None and self._write_at <= now:
             self._write(now)
@@ -185,52 +160,52 @@ class Node:
         greeting = self.intake.greeting(sender, data)
         if greeting is None:
             return
-        now, tie = self._time.now(), self._ties[sender]
+        now, contact = self._time.now(), self._contacts[sender]
         # One that names another weight has not said what is needed: it is asked again until both agree.
-        tie.has_greeted = tie.up_since is not None and greeting.agrees
-        tie.unanswered = 0
+        contact.has_greeted = contact.up_since is not None and greeting.agrees
+        contact.unanswered = 0
         if greeting.yours is not None:
-            self._compare(Sent(greeting.yours.number, greeting.yours.data), now)
+            self._compare(greeting.yours, now)
         if greeting.mine is not None:
             self._take(sender, greeting.mine)
-        if not greeting.is_answer and (tie.greeted_at is None or tie.greeted_at + GREETING_GAP <= now):
-            self._greet(sender, tie, now, is_answer=True)
+        if not greeting.is_answer and (
+            contact.greeted_at is None or contact.greeted_at + GREETING_GAP <= now
+        ):
+            self._greet(sender, contact, now, is_answer=True)
         self._plan_greetings()
 
     def on_presence(self, neighbor: str, is_up: bool) -> None:
-        tie = self._ties.get(neighbor)
-        if tie is None:
+        contact = self._contacts.get(neighbor)
+        if contact is None:
             return
         now = self._time.now()
-        tie.has_greeted, tie.unanswered = False, 0
-        tie.up_since = now if is_up else None
+        contact.has_greeted, contact.unanswered = False, 0
+        contact.up_since = now if is_up else None
         if is_up:
-            self._greet(neighbor, tie, now)
+            self._greet(neighbor, contact, now)
         self._plan_greetings()
 
     def set_neighbors(self, neighbors: Mapping[str, NeighborKey], version: int) -> None:
-        """As in a newer roster: who left is forgotten, who came is greeted when it is up."""
+        """As in a newer roster. Neighbors that left are forgotten; new ones are greeted once they connect."""
         now = self._time.now()
         self.intake.set_neighbors(neighbors)
         self._version = version
-        for name in sorted(self._ties.keys() - neighbors.keys()):
-            del self._ties[name], self.agent.neighbors[name]
-            self._forget(name, now)
+        for name in sorted(self._contacts.keys() - neighbors.keys()):
+            del self._contacts[name], self.agent.neighbors[name]
+            self._write_soon(name, now)
         for name, key in neighbors.items():
             held = self.agent.neighbors.get(name)
             if held is None or self.intake.last_data(name) is None:
                 self.agent.neighbors[name] = Neighbor(key.weight)
             else:
                 held.weight = key.weight
-            tie = self._ties.setdefault(name, _Tie())
-            if tie.up_since is not None:
-                self._greet(name, tie, now)
+            contact = self._contacts.setdefault(name, _Contact())
+            if contact.up_since is not None:
+                self._greet(name, contact, now)
         self._plan_greetings()
 
     def _resume(self, now: int) -> None:
-        self.agent.model = self._outbox.model.astype(self.agent.model.dtype)
-        self.agent.updates = self._outbox.updates
-        self.agent.next_tick = self._clock.next_tick(self.agent.updates, now)
+        self.agent.resume(self._outbox.model, self._outbox.updates, now)
 
     def _update(self, now: int) -> None:
         """One update, and its message once that is on disk."""
@@ -240,52 +215,49 @@ class Node:
             self._stop("ledger")
         except PrivacyError:
             # The gate has charged the event and sent nothing; the next one may come out better.
-            self.failed_updates += 1
-            self.agent.next_tick = self._clock.next_tick(self.agent.updates, now)
+            self.agent.wait(now)
         except NetworkError:
             self._stop("store")
         else:
             for sent in ready:
                 self.last_release_time = now
                 self._transport.publish(self.name, sent.data)
-        self._conclude()
-        self._prepare(now)
+        self._conclude(now)
+        self._prepare()
 
-    def _prepare(self, now: int) -> None:
+    def _prepare(self) -> None:
         """Once the message has left: how long it takes to draw the next noise must show nowhere."""
         try:
-            self.agent.prepare(now)
+            self.agent.prepare()
         except LedgerError:
             self._stop("ledger")
         except PrivacyError:
             return  # a gate that cannot release any more says so on the tick
 
-    def _conclude(self) -> None:
-        """Say the last word, if it is time for it; there is no update after it."""
+    def _conclude(self, now: int) -> None:
+        """After the last update, send the average of the later releases."""
         sent = self._outbox.conclude()
         if sent is not None:
-            self.agent.model = self._outbox.model.astype(self.agent.model.dtype)
-            self.agent.updates = self._outbox.updates
+            self._resume(now)
             self.agent.next_tick = None
             self._transport.publish(self.name, sent.data)
 
     def _may_release(self, now: int) -> bool:
-        """Whether someone listens, and nobody who is up may still know of a later release."""
+        """Whether a neighbor listens, and none that is connected may still know of a later release."""
         if self.obstacle is not None:
             return False
         if not self._outbox.spends:
             return self._has_begun(now)
-        up = [tie for tie in self._ties.values() if tie.up_since is not None]
-        return any(tie.has_greeted for tie in up) and all(
-            tie.has_greeted or tie.up_since + PATIENCE <= now for tie in up if tie.up_since is not None
-        )
+        contacts = self._contacts.values()
+        silent = [one.up_since for one in contacts if one.up_since is not None and not one.has_greeted]
+        return any(one.has_greeted for one in contacts) and all(since + PATIENCE <= now for since in silent)
 
     def _has_begun(self, now: int) -> bool:
         """Agents that are started together begin together: the first update waits a little for neighbors."""
         return (
             self.agent.updates > 0
             or self._started_at + PATIENCE <= now
-            or all(tie.has_greeted for tie in self._ties.values())
+            or all(contact.has_greeted for contact in self._contacts.values())
         )
 
     def _compare(self, echo: Sent, now: int) -> None:
@@ -311,43 +283,34 @@ class Node:
     def _take(self, sender: str, message: Message | Relay) -> None:
         now = self._time.now()
         self._learn(message, now)
-        self._unwritten.add(sender)
-        self._forgotten.discard(sender)
-        self._write_soon(now)
+        self._write_soon(sender, now)
 
     def _learn(self, message: Message | Relay, now: int) -> None:
         if isinstance(message, Message):
             self.agent.on_message(message, now)
 
-    def _forget(self, sender: str, now: int) -> None:
-        self._unwritten.discard(sender)
-        self._forgotten.add(sender)
-        self._write_soon(now)
-
-    def _write_soon(self, now: int) -> None:
+    def _write_soon(self, sender: str, now: int) -> None:
+        """What was last received from a neighbor, or that nothing is kept of it any more."""
+        self._unwritten.add(sender)
         if self._write_at is None:
             self._write_at = now + WRITING_GAP
 
     def _write(self, now: int) -> None:
-        """A failure does no harm: neighbors send their models again; so it is only tried once more."""
-        received = {}
-        for sender in sorted(self._unwritten):
-            data = self.intake.last_data(sender)
-            if data is not None:
-                received[sender] = data
+        """A failure does no harm, and it is tried again: neighbors show their last models at every start."""
+        last = {sender: self.intake.last_data(sender) for sender in sorted(self._unwritten)}
+        received = {sender: data for sender, data in last.items() if data is not None}
         try:
-            if received or self._forgotten:
-                self._store.save_received(received, sorted(self._forgotten))
+            if last:
+                self._store.save_received(received, sorted(last.keys() - received.keys()))
         except NetworkError:
             self._write_at = now + WRITING_GAP
         else:
             self._unwritten.clear()
-            self._forgotten.clear()
             self._write_at = None
 
-    def _greet(self, name: str, tie: _Tie, now: int, *, is_answer: bool = False) -> None:
-        tie.greeted_at = now
-        tie.unanswered += not is_answer
+    def _greet(self, name: str, contact: _Contact, now: int, *, is_answer: bool = False) -> None:
+        contact.greeted_at = now
+        contact.unanswered += not is_answer
         greeting = Greeting(
             float(self.agent.neighbors[name].weight),
             self._version,
@@ -357,17 +320,19 @@ class Node:
         )
         self._transport.send(self.name, name, greet(greeting))
 
-    def _greeting_due(self, tie: _Tie) -> int | None:
+    def _greeting_due(self, contact: _Contact) -> int | None:
         """Soon where an answer is missing, else after a silence; none to a neighbor that is down."""
-        if tie.up_since is None or tie.greeted_at is None:
-            return tie.up_since
-        if not tie.has_greeted:
-            return tie.greeted_at + min(GREETING_GAP << min(max(0, tie.unanswered - 1), 5), GREETING_PERIOD)
-        return max(tie.greeted_at, self.last_release_time or 0) + GREETING_PERIOD
+        if contact.up_since is None or contact.greeted_at is None:
+            return contact.up_since
+        if not contact.has_greeted:
+            return contact.greeted_at + min(
+                GREETING_GAP << min(max(0, contact.unanswered - 1), 5), GREETING_PERIOD
+            )
+        return max(contact.greeted_at, self.last_release_time or 0) + GREETING_PERIOD
 
     def _plan_greetings(self) -> None:
         """Worked out when something has changed, which is seldom; a release in between only puts it off."""
-        dues = map(self._greeting_due, self._ties.values())
+        dues = map(self._greeting_due, self._contacts.values())
         self._greet_at = min((due for due in dues if due is not None), default=None)
 
     def next_wake(self) -> int | None:

@@ -24,7 +24,7 @@ from flockwise.net.growth import Growth, checked_samples
 from flockwise.net.intake import Intake
 from flockwise.net.journal import Journal
 from flockwise.net.node import Node
-from flockwise.net.outbox import GateOutbox, Outbox, PlainOutbox, Signer
+from flockwise.net.outbox import Outbox, Signer
 from flockwise.net.own_model import OwnModel
 from flockwise.net.promise import promise
 from flockwise.net.rate import CONVERSING_RATE
@@ -183,7 +183,7 @@ class _Assembly:
         gates = None if budget is None or not len(definition.samples.targets) else self._gates(budget)
         clock = self._clock(gates)
         agent = self._agent(clock, gates)
-        node = self._node(agent, clock, gates)
+        node = self._node(agent, gates)
         own = OwnModel(
             definition.objective,
             agent,
@@ -280,11 +280,10 @@ class _Assembly:
         ]
         return np.array(stds * (len(self._batches) if self._by_batches else 1))
 
-    def _node(self, agent: Agent, clock: Clock, gates: GateQueue | None) -> Node:
+    def _node(self, agent: Agent, gates: GateQueue | None) -> Node:
         resources, version = self._resources, self._neighborhood.version
         common = (
             agent,
-            clock,
             self._intake(),
             self._outbox(gates),
             resources.store,
@@ -301,11 +300,10 @@ class _Assembly:
         )
 
     def _outbox(self, gates: GateQueue | None) -> Outbox:
-        if gates is None:
-            return PlainOutbox(self._signer, self._resources.store, self._start)
         # More batches mean more releases, and after a conversation there was only one: nothing to average.
-        averages = not self._by_batches and not self._settings.converses
-        return GateOutbox(self._signer, gates, len(gates.gate.plan) if averages else None)
+        averages = gates is not None and not self._by_batches and not self._settings.converses
+        averaged = len(gates.gate.plan) if averages else None
+        return Outbox(self._signer, self._resources.store, self._start, gates, averaged)
 
     def _conversation(self, gates: GateQueue | None) -> ConversationParts:
         settings, number = self._settings, self._neighborhood.index

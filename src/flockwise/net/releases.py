@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.agent.releases import GradientReleases, Step, released_by
+from flockwise.agent.agent import GradientReleases, Step, released_by
 from flockwise.data.samples import Samples
 from flockwise.errors import BudgetSpent
 from flockwise.objective import LocalObjective, LocalUpdate, Objective

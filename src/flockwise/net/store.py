@@ -19,6 +19,7 @@ import numpy as np
 from flockwise.data.samples import Samples
 from flockwise.errors import NetworkError
 from flockwise.net.locks import take_lock
+from flockwise.net.wire import Sent
 
 NAME: Final = "state.sqlite"
 LOCK_NAME: Final = "state.lock"
@@ -31,14 +32,6 @@ TABLES: Final = (
     "CREATE TABLE received (sender TEXT PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE batch (number INTEGER PRIMARY KEY, features BLOB NOT NULL, targets BLOB NOT NULL)",
 )
-
-
-@dataclass(frozen=True)
-class Sent:
-    """The last message that was made ready to leave: the same number always has the same bytes."""
-
-    number: int
-    data: bytes
 
 
 @dataclass

@@ -7,7 +7,7 @@ charged for.
 
 Bytes from outside are untrusted. Decoding executes nothing and follows one fixed schema without nesting;
 no claim about a length is believed before that many bytes are there. Every message has one encoding: what
-would be written differently by this module is refused, so that nobody can make two messages out of one.
+would be written differently by this module is refused, so nobody can make two messages out of one.
 `Rejected` is all that reading ever raises.
 """
 
@@ -39,7 +39,7 @@ REPEATED: Final = 2
 # More than all that is not coordinates: two names, a stage, numbers, tags, lengths and the signature.
 OVERHEAD: Final = 512
 
-# Why a message is dropped. A repetition of the last message is no offence and not among them.
+# Why a message is dropped. A repetition of the last message is not among them.
 Reason: TypeAlias = Literal[
     "oversized",
     "unknown_sender",
@@ -113,7 +113,7 @@ class Greeting(Fields, tag="greeting", frozen=True):
     It needs no signature of its own: `mine` is signed by who sends it and `yours` by who gets it, and
     weight and version are compared with the receiver's own signed roster.
 
-    weight, version: of their tie, and of the sender's roster.
+    weight, version: of their edge, and of the sender's roster.
     mine: the sender's last message.
     yours: the receiver's last model that the sender holds, as the receiver signed it.
     is_answer: an answer is not answered.
@@ -133,13 +133,21 @@ class Repeat(Fields, tag="repeat", frozen=True):
 
     waits: whether it misses something of the receiver's.
     is_over: whether it has nothing more to say.
-    relays: its last ones, in order. Neighbors are at most one round apart as long as nobody is given up, so
-        that two are enough.
+    relays: its last ones, in order. Two are enough: neighbors are at most one round apart as long as nobody
+        is given up.
     """
 
     waits: bool
     is_over: bool
     relays: Annotated[list[bytes], msgspec.Meta(max_length=REPEATED)]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message that was made ready to leave: the same number always has the same bytes."""
+
+    number: int
+    data: bytes
 
 
 @dataclass(slots=True)

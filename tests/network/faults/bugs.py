@@ -9,11 +9,9 @@ from tests.network.faults.disks import Disk, DiskLedger, MemoryDisk
 
 from flockwise.net.intake import _Duplicate
 from flockwise.net.node import Node
-from flockwise.net.outbox import GateOutbox, PlainOutbox
-from flockwise.net.store import Sent
-from flockwise.net.wire import open_signed
+from flockwise.net.wire import Sent, open_signed
 from flockwise.privacy.ledger import Account, LedgerBase, Row
-from flockwise.privacy.messages import decode, encode
+from flockwise.privacy.messages import decode
 
 
 class NoBug:
@@ -62,14 +60,14 @@ class SaveAfterSend(NoBug):
 
     def change(self, node: Node) -> None:
         outbox, late = node._outbox, list[Sent]()
-        if not isinstance(outbox, PlainOutbox):
+        if outbox.spends:
             return
 
-        def keep(sent: Sent, model: Any) -> None:
+        def keep(sent: Sent) -> None:
             while late:
                 outbox._store.save_sent(late.pop())
             late.append(sent)
-            outbox._last, outbox._model = sent, model
+            outbox.last = sent
 
         outbox._keep = keep
 
@@ -120,7 +118,7 @@ class RedrawAfterRestart(NoBug):
         outbox: Any = node._outbox
         number, released = decode(open_signed(node.sent.data, len(node.sent.data)).body.payload)
         if outbox.spends and number > 0:
-            outbox._last = outbox._signer.signed(number, encode(number, released + 0.1))
+            outbox.last = outbox._signer.model(number, released + 0.1)
 
 
 class LastWordTooSoon(NoBug):
@@ -128,8 +126,8 @@ class LastWordTooSoon(NoBug):
 
     def change(self, node: Node) -> None:
         outbox = node._outbox
-        if isinstance(outbox, GateOutbox) and outbox._n_updates is not None:
-            outbox._n_updates //= 2
+        if outbox._averaged is not None:
+            outbox._averaged //= 2
             outbox.conclude()
 
 
@@ -161,7 +159,7 @@ class GreetsOnce(NoBug):
 
     def change(self, node: Node) -> None:
         greeting_due = node._greeting_due
-        node._greeting_due = lambda tie: None if tie.has_greeted else greeting_due(tie)
+        node._greeting_due = lambda contact: None if contact.has_greeted else greeting_due(contact)
 
 
 class KeepsWhoLeft(NoBug):

@@ -1,8 +1,7 @@
-"""Many agents in one process: one event loop, one way to the network, each agent on its own clock.
+"""Many agents in one process: one event loop, one connection to the network, each agent on its own clock.
 
-A host ticks its nodes when they ask for it, puts newer rosters into effect, and writes down how its
-agents are doing. It runs until it is told to stop. What goes wrong with one agent stays with that agent:
-it is taken out, and the others go on.
+A host ticks its nodes when they ask for it, puts newer rosters into effect, and writes a status file. It
+runs until it is told to stop. An agent that fails is taken out, and the others go on.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
-import json
+import logging
 import os
 import signal
 import time as wall
@@ -21,16 +20,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from flockwise.errors import NetworkError
 from flockwise.files import write_even_if_full
-from flockwise.net.logs import WARNING, EventLog
+from flockwise.net.logs import EventLog
 from flockwise.net.metrics import AgentStatus, HostStatus, Traffic
 from flockwise.net.participant import Participant
 from flockwise.net.roster import Neighborhood, Place
 from flockwise.net.time import SECOND, RealTime, Time
 from flockwise.net.transport import Switchboard
 
-# So many nodes at a stretch; then what has arrived meanwhile has its turn.
+# So many nodes in a row; then messages that have arrived have their turn.
 TICKS_AT_A_STRETCH: Final = 8
 STATUS_PERIOD: Final = 1.0  # seconds
 ROSTER_PERIOD: Final = 5.0  # seconds
@@ -59,8 +60,8 @@ RosterSource = Callable[[], Mapping[str, Neighborhood]]
 class Host:
     """Runs its agents; `async with` starts and stops them, `run` stays until a signal comes.
 
-    status_file: how everyone is doing, written whole every second.
-    refused: how many connections were turned away before they had a name.
+    status_file: written whole every second.
+    refused: how many connections were refused before they had a name.
     """
 
     def __init__(
@@ -79,9 +80,9 @@ class Host:
         self.network = network
         self.name = name
         self.link = link
+        self.log = log
         self.status: HostStatus | None = None
         self._agents = {one.node.name: HostedAgent(self, one) for one in participants}
-        self._log = log
         self._status_file = status_file
         self._newer_rosters = newer_rosters
         self._refused = refused
@@ -104,7 +105,7 @@ class Host:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             async with self:
-                # What is there now stays: to look through it again and again for garbage would cost much.
+                # What is there now stays. Do not search it for garbage again and again.
                 gc.collect()
                 gc.freeze()
                 await self._stopping.wait()
@@ -128,7 +129,7 @@ class Host:
         await self._stop()
 
     async def apply(self, rosters: Mapping[str, Neighborhood]) -> bool:
-        """Put newer rosters into effect, all at once; whether there was anything new in them."""
+        """Put newer rosters into effect, all at once. Returns whether there was anything new in them."""
         changed = [
             agent
             for name, agent in self._agents.items()
@@ -137,17 +138,14 @@ class Host:
         if not changed:
             return False
         for agent in changed:
-            self._plug_in(agent)
+            self._attach(agent)
         await self.link.refresh()
-        self._log(
-            "roster",
-            agents=len(changed),
-            version=max(agent.participant.neighborhood.version for agent in changed),
-        )
+        version = max(agent.participant.neighborhood.version for agent in changed)
+        self.log("roster", agents=len(changed), version=version)
         return True
 
     def take_status(self) -> HostStatus:
-        """How everyone is doing now."""
+        """The status now."""
         now = self._time.now()
         self.status = HostStatus(
             self.network,
@@ -162,7 +160,7 @@ class Host:
         return self.status
 
     def expect(self, agent: HostedAgent, wake: int | None) -> None:
-        """Tick this node at `wake`, or when it is due before."""
+        """Tick this node at `wake`, or earlier if it already asked for that."""
         if wake is None or not self._is_running or (agent.wake is not None and agent.wake <= wake):
             return
         agent.wake = wake
@@ -170,33 +168,30 @@ class Host:
         self._set_alarm()
 
     def look_at(self, name: str) -> None:
-        """After the program itself has changed something of an agent, such as its data."""
+        """Call it after the program has changed something of an agent, such as its data."""
         agent = self._agents[name]
         self.expect(agent, agent.guarded(agent.node.next_wake))
 
     def give_up(self, agent: HostedAgent, error: Exception) -> None:
-        """An error that no node should make: this one is taken out before it does harm."""
-        self.note("agent failed", error, agent)
+        """Take out an agent after an error that no node should make."""
+        self.log.failure("agent failed", error, agent=agent.name)
         agent.obstacle = "failed"
         self._close_agent(agent)
 
-    def note(self, event: str, error: Exception, agent: HostedAgent) -> None:
-        self._log.failure(event, error, agent=agent.name)
-
     async def _start(self) -> None:
-        self._log("start", host=self.name, network=self.network, agents=len(self._agents), pid=os.getpid())
+        self.log("start", host=self.name, network=self.network, agents=len(self._agents), pid=os.getpid())
         self._is_running = True
         now = self._time.now()
         for agent in self._agents.values():
             self.expect(agent, agent.guarded(agent.node.start, now))
         for agent in self._present():
-            self._plug_in(agent)
+            self._attach(agent)
         await self.link.refresh()
-        self._log("listening", host=self.name)
+        self.log("listening", host=self.name)
         self._tasks = [asyncio.create_task(self._watch_status()), asyncio.create_task(self._watch_link())]
 
     async def _stop(self) -> None:
-        """First nothing new is made, then nothing is sent or received, then all is written and closed."""
+        """First make nothing new, then send and receive nothing, then write and close everything."""
         self._is_running = False
         if self._alarm is not None:
             self._alarm.cancel()
@@ -206,36 +201,36 @@ class Host:
                 await task
         await self.link.close()
         for agent in self._present():
-            agent.is_plugged_in = False
+            agent.is_attached = False
             self._close_agent(agent)
         self._write_status()
-        self._log("stop", host=self.name)
+        self.log("stop", host=self.name)
 
     def _present(self) -> list[HostedAgent]:
         return [agent for agent in self._agents.values() if not agent.is_closed]
 
-    def _plug_in(self, agent: HostedAgent) -> None:
+    def _attach(self, agent: HostedAgent) -> None:
         neighbors = agent.participant.neighborhood.neighbors
         self.link.learn(neighbors)
         self.link.attach(agent.name, agent, [link.name for link in neighbors])
-        agent.is_plugged_in = True
+        agent.is_attached = True
 
     def _close_agent(self, agent: HostedAgent) -> None:
-        if agent.is_plugged_in:
+        if agent.is_attached:
             self.link.detach(agent.name)
-        agent.is_plugged_in = False
+        agent.is_attached = False
         for step in (agent.node.stop, agent.epsilon_spent, agent.close):
             try:
                 step()
-            except Exception as error:  # the others are to be closed as well
-                self.note("agent not closed", error, agent)
+            except Exception as error:  # go on: the others must be closed, too
+                self.log.failure("agent not closed", error, agent=agent.name)
 
     def _renew(self, agent: HostedAgent, offered: Neighborhood) -> bool:
         current = agent.participant.neighborhood
         try:
             accepted = current.successor(offered)
         except NetworkError as error:
-            self.note("roster refused", error, agent)
+            self.log.failure("roster refused", error, agent=agent.name)
             return False
         if accepted is current or accepted.version == current.version or agent.is_closed:
             return False
@@ -263,12 +258,12 @@ class Host:
                 break
             wake, name = heapq.heappop(self._agenda)
             agent = self._agents[name]
-            # One that was asked for earlier meanwhile has its turn there.
+            # Skip it if the agent has asked for an earlier time since.
             if agent.wake != wake or agent.is_closed:
                 continue
             agent.wake = None
             self.expect(agent, agent.guarded(agent.node.tick, now))
-            agent.report(self._log)
+            agent.report_silence()
         self._set_alarm()
 
     async def _watch_status(self) -> None:
@@ -278,25 +273,25 @@ class Host:
 
     def _write_status(self) -> None:
         try:
-            text = json.dumps(self.take_status().to_json())
+            text = msgspec.json.encode(self.take_status()).decode()
             if self._status_file is not None:
                 write_even_if_full(self._status_file, text)
-        except Exception as error:  # a full disk, or whatever it is, is no reason to stop learning
-            self._log.failure("status not written", error)
+        except Exception as error:  # learning goes on, with a full disk or whatever it is
+            self.log.failure("status not written", error)
 
     async def _watch_link(self) -> None:
-        """Look for newer rosters, and for a link that could not be opened again with the last ones."""
+        """Look for newer rosters, and try again to open a connection that failed with the last ones."""
         while True:
             await asyncio.sleep(ROSTER_PERIOD)
             try:
                 if self._newer_rosters is not None:
                     await self.apply(await asyncio.to_thread(self._newer_rosters))
                 await self.link.refresh()
-            except Exception as error:  # it may come right again
-                self._log.failure("roster not in effect", error)
+            except Exception as error:  # it may work the next time
+                self.log.failure("roster not in effect", error)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        self._log("signal", signal=number.name)
+        self.log("signal", signal=number.name)
         self.stop()
 
 
@@ -308,7 +303,7 @@ class HostedAgent:
         self.node = participant.node
         self.name: str = participant.node.name
         self.wake: int | None = None
-        self.is_plugged_in = False
+        self.is_attached = False
         self.is_closed = False
         self.obstacle: str | None = None
         self.errors = 0
@@ -326,35 +321,35 @@ class HostedAgent:
         self._hear(self.node.on_presence, neighbor, is_up)
 
     def guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """What the call returns; None if it failed, or if there is nobody here any more."""
+        """What the call returns; None if it failed, or if the agent is closed."""
         if self.is_closed:
             return None
         try:
             return call(*arguments)
-        except Exception as error:  # whatever it is, the other agents shall not suffer from it
+        except Exception as error:  # whatever it is, the other agents go on
             self._host.give_up(self, error)
             return None
 
     def _hear(self, call: Callable[..., None], *arguments: Any) -> None:
-        """What others send must not be able to take an agent out, whatever it does to it."""
+        """A message must never take an agent out, whatever error it causes."""
         if self.is_closed:
             return
         try:
             call(*arguments)
         except Exception as error:
             self.errors += 1
-            self._host.note("message failed", error, self)
+            self._host.log.failure("message failed", error, agent=self.name)
         self._host.expect(self, self.node.next_wake())
 
     def close(self) -> None:
         self.is_closed = True
         self.participant.close()
 
-    def report(self, log: EventLog) -> None:
-        """Say once why the agent is silent."""
+    def report_silence(self) -> None:
+        """Log once why the agent is silent."""
         if self.node.obstacle != self._reported:
             self._reported = self.node.obstacle
-            log("agent silent", WARNING, agent=self.name, obstacle=self.node.obstacle)
+            self._host.log("agent silent", logging.WARNING, agent=self.name, obstacle=self.node.obstacle)
 
     def status(self, now: int, dropped_before: Counter[str]) -> AgentStatus:
         node, budget = self.node, self.participant.budget
@@ -375,7 +370,7 @@ class HostedAgent:
         )
 
     def epsilon_spent(self) -> float | None:
-        """Computed anew only when something was spent; after closing, what it was then."""
+        """Computed again only when something was spent; after closing, the last value."""
         gates = None if self.is_closed else self.participant.gates
         if gates is not None and (self._spent is None or self._spent[0] != gates.consumed):
             self._spent = (gates.consumed, gates.epsilon_spent)

@@ -1,16 +1,14 @@
-"""How agents are doing, for people and for Prometheus: counts of events, budgets, and who is there.
+"""The state of agents, for people and for Prometheus: counts of events, budgets, and neighbors up.
 
-Nothing here is computed from private data. The number of updates and releases, budgets and what is spent
-of them are public in any case (docs/threat-model.md); models, losses and predictions have no place here.
+Nothing here is computed from private data. The numbers of updates and releases, budgets and what is spent
+of them are public in any case (docs/threat-model.md). Models, losses and predictions do not belong here.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from wsgiref.simple_server import WSGIServer
 
 from flockwise.errors import MissingExtra, NetworkError
 
@@ -22,13 +20,24 @@ except ImportError as error:
     raise MissingExtra("a real network", "net") from error
 
 LOOPBACK: Final = "127.0.0.1"
+# Kind, name, field of AgentStatus, and what it is.
+AGENT_METRICS: Final = (
+    (CounterMetricFamily, "updates", "updates", "Updates of the model."),
+    (CounterMetricFamily, "releases", "releases", "Messages that left the agent."),
+    (GaugeMetricFamily, "epsilon_spent", "epsilon_spent", "Epsilon spent of the budget."),
+    (GaugeMetricFamily, "epsilon_budget", "epsilon_total", "Epsilon of the whole budget."),
+    (GaugeMetricFamily, "neighbors_up", "neighbors_up", "Neighbors that are up."),
+    (GaugeMetricFamily, "last_release_age_seconds", "last_release_age_s", "Since the last release."),
+    (GaugeMetricFamily, "rounds", "rounds", "Rounds of the conversation so far."),
+    (GaugeMetricFamily, "silenced", "is_silenced", "1 if it must not release any more."),
+)
 
 
 @dataclass
 class Traffic:
-    """What went over the links of this host, counted by message.
+    """Messages of this host to and from others.
 
-    keys_refused: what came under a key that no agent publishes on.
+    keys_refused: messages under a key that no agent publishes on.
     """
 
     messages_in: int = 0
@@ -40,29 +49,35 @@ class Traffic:
 
 @dataclass(frozen=True)
 class AgentStatus:
-    """One agent. Without privacy there is no epsilon; before a first release of this process, no age."""
+    """One agent. Without privacy there is no epsilon; before a first release of this process, no age.
+
+    obstacle: why it releases nothing any more although its budget may not be spent.
+    rounds, is_over: of its conversation, in a network where agents release once.
+    """
 
     name: str
-    updates: int
-    releases: int
-    epsilon_spent: float | None
-    epsilon_total: float | None
-    neighbors_up: int
-    dropped: Mapping[str, int]
-    last_release_age_s: float | None
+    updates: int = 0
+    releases: int = 0
+    epsilon_spent: float | None = None
+    epsilon_total: float | None = None
+    neighbors_up: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    last_release_age_s: float | None = None
     obstacle: str | None = None
-    """Why it releases nothing any more although its budget may not be spent."""
     rounds: int | None = None
     is_over: bool | None = None
-    """Of its conversation, in a network where agents release once."""
+
+    @property
+    def is_silenced(self) -> bool:
+        return self.obstacle is not None
 
 
 @dataclass(frozen=True)
 class HostStatus:
-    """One process and its agents.
+    """One process and its agents, as it writes it down every second.
 
     refused: connections without a certificate that the authority signed.
-    strangers: links of hosts that have one, but are no neighbors.
+    strangers: connections of hosts that have one, but are not neighbors.
     """
 
     network: str
@@ -73,9 +88,6 @@ class HostStatus:
     traffic: Mapping[str, int] = field(default_factory=dict)
     refused: int = 0
     strangers: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "agents": [vars(agent) for agent in self.agents]}
 
 
 class MetricsServer:
@@ -91,12 +103,7 @@ class MetricsServer:
             self._server, self._thread = start_http_server(port, addr=LOOPBACK, registry=registry)
         except OSError as error:
             raise NetworkError(f"metrics cannot be served at {LOOPBACK}:{port}: {error}") from error
-        self._server: WSGIServer
-        self._thread: threading.Thread
-
-    @property
-    def port(self) -> int:
-        return self._server.server_port
+        self.port: int = self._server.server_port
 
     def close(self) -> None:
         self._server.shutdown()
@@ -116,47 +123,27 @@ class _StatusCollector(Collector):
         status = self._status()
         if status is None:
             return
-        yield from _agent_metrics(status.agents)
-        yield from _host_metrics(status)
+        for kind, name, field_name, text in AGENT_METRICS:
+            values = [([agent.name], getattr(agent, field_name)) for agent in status.agents]
+            yield _family(kind, name, text, ["agent"], values)
+        dropped = [([a.name, reason], count) for a in status.agents for reason, count in a.dropped.items()]
+        yield _family(
+            CounterMetricFamily, "dropped", "Messages that were refused.", ["agent", "reason"], dropped
+        )
+        traffic = [([what], count) for what, count in status.traffic.items()]
+        text = "Messages and bytes to and from other hosts."
+        yield _family(CounterMetricFamily, "traffic", text, ["what"], traffic)
+        text = "Connections without a certificate of the network."
+        yield CounterMetricFamily("flockwise_refused_connections", text, value=status.refused)
+        text = "Connections of hosts that are not neighbors."
+        yield CounterMetricFamily("flockwise_stranger_links", text, value=status.strangers)
 
 
-def _agent_metrics(agents: tuple[AgentStatus, ...]) -> Iterator[Metric]:
-    counts: list[tuple[str, str, Callable[[AgentStatus], float | None]]] = [
-        ("flockwise_updates", "Updates of the model.", lambda a: a.updates),
-        ("flockwise_releases", "Messages that left the agent.", lambda a: a.releases),
-    ]
-    levels: list[tuple[str, str, Callable[[AgentStatus], float | None]]] = [
-        ("flockwise_epsilon_spent", "Epsilon spent of the budget.", lambda a: a.epsilon_spent),
-        ("flockwise_epsilon_budget", "Epsilon of the whole budget.", lambda a: a.epsilon_total),
-        ("flockwise_neighbors_up", "Neighbors that are there.", lambda a: a.neighbors_up),
-        ("flockwise_last_release_age_seconds", "Since the last release.", lambda a: a.last_release_age_s),
-        ("flockwise_rounds", "Rounds of the conversation so far.", lambda a: a.rounds),
-        ("flockwise_silenced", "1 if it must not release any more.", lambda a: int(a.obstacle is not None)),
-    ]
-    for kind, rows in ((CounterMetricFamily, counts), (GaugeMetricFamily, levels)):
-        for name, text, value in rows:
-            family = kind(name, text, labels=["agent"])
-            for agent in agents:
-                if (number := value(agent)) is not None:
-                    family.add_metric([agent.name], number)
-            yield family
-    dropped = CounterMetricFamily(
-        "flockwise_dropped", "Messages that were refused.", labels=["agent", "reason"]
-    )
-    for agent in agents:
-        for reason, count in agent.dropped.items():
-            dropped.add_metric([agent.name, reason], count)
-    yield dropped
-
-
-def _host_metrics(status: HostStatus) -> Iterator[Metric]:
-    traffic = CounterMetricFamily("flockwise_traffic", "Messages and bytes over the links.", labels=["what"])
-    for what, count in status.traffic.items():
-        traffic.add_metric([what], count)
-    yield traffic
-    yield CounterMetricFamily(
-        "flockwise_refused_connections", "No certificate of ours.", value=status.refused
-    )
-    yield CounterMetricFamily(
-        "flockwise_stranger_links", "Hosts that are no neighbors.", value=status.strangers
-    )
+def _family(
+    kind: type[Any], name: str, text: str, labels: list[str], values: Sequence[tuple[list[str], float | None]]
+) -> Metric:
+    family = kind(f"flockwise_{name}", text, labels=labels)
+    for labeled, value in values:
+        if value is not None:
+            family.add_metric(labeled, value)
+    return family

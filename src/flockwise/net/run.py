@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import zenoh
 
 from flockwise.errors import FlockwiseError, NetworkError
 from flockwise.net.durable import open_participant
@@ -22,14 +26,20 @@ from flockwise.net.signing import Verifier
 from flockwise.net.time import RealTime
 from flockwise.net.wire import greeting_limit
 from flockwise.net.zenoh_link import ZenohLink
-from flockwise.net.zenoh_log import RefusedConnections
+
+STANDARD_OUTPUT: Final = 1
+ZENOH_LOG: Final = "zenoh_link_tls=warn"
+COLORS: Final = re.compile(rb"\x1b\[[0-9;]*m")
+REFUSAL: Final = re.compile(rb"WARN .*zenoh_link_tls::unicast: (?P<why>.*?)(\. Hint: .*)?$")
+MOST_BYTES: Final = 2**16
+MAX_LINE: Final = 2**12
 
 
 def run_folder(path: Path) -> None:
     """In the foreground, until SIGTERM or Ctrl-C.
 
-    What an error that nobody expected says may have been computed from data, and what a process says when
-    it ends is written down: so it says where that was, and no more.
+    The text of an unexpected error may have been computed from data, and the last words of a process are
+    written to a file. So they name only the kind of the error and its place.
     """
     try:
         asyncio.run(_run(path))
@@ -50,20 +60,18 @@ async def _run(path: Path) -> None:
 async def open_host(folder: HostFolder, *, owns_process: bool = False) -> AsyncIterator[Host]:
     """The host of a folder, not started yet, with its log and its metrics.
 
-    owns_process: whether the process runs agents and nothing else. Then connections that were turned away
-    are counted, for which zenoh's log is read from the standard output; and what goes wrong in the loop
-    goes to the log alone. A program that embeds an agent keeps both for itself.
+    owns_process: whether the process runs agents and nothing else. Then errors in the event loop go to the
+    log alone, and refused connections are counted, which takes the standard output. A program that embeds
+    an agent keeps both for itself.
     """
     with ExitStack() as opened:
         log = EventLog.to_file(folder.log_file)
         opened.callback(log.close)
-        refused = None
+        refused = RefusedConnections(log)
         if owns_process:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: _note(log, context))
-            refused = RefusedConnections(
-                asyncio.get_running_loop(), lambda why: log("connection refused", text=why)
-            )
-            opened.callback(refused.close)
+            refused.watch_standard_output()
+            opened.callback(refused.stop)
         link = ZenohLink(
             folder.network,
             folder.name,
@@ -80,13 +88,49 @@ async def open_host(folder: HostFolder, *, owns_process: bool = False) -> AsyncI
             log=log,
             status_file=folder.status_file,
             newer_rosters=folder.rosters,
-            refused=lambda: 0 if refused is None else refused.count,
+            refused=lambda: refused.count,
         )
         if folder.metrics_port is not None:
             server = MetricsServer(lambda: host.status, folder.metrics_port)
             opened.callback(server.close)
             log("metrics", port=server.port)
         yield host
+
+
+class RefusedConnections:
+    """Counts the connections that zenoh refused.
+
+    zenoh reports them nowhere but in its log, which goes to the standard output of the process and to
+    nowhere else. `watch_standard_output` reads it from there, for the rest of the process: so nothing else
+    may be printed. It has to be called before a session opens.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self.count = 0
+        self._log = log
+        self._rest = b""
+
+    def watch_standard_output(self) -> None:
+        self._reading, writing = os.pipe()
+        # If this process is too slow to read it, lines are lost; zenoh never waits.
+        os.set_blocking(self._reading, False)
+        os.set_blocking(writing, False)
+        os.dup2(writing, STANDARD_OUTPUT)
+        os.close(writing)
+        zenoh.init_log_from_env_or(ZENOH_LOG)
+        asyncio.get_running_loop().add_reader(self._reading, self._read)
+
+    def stop(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._reading)
+
+    def _read(self) -> None:
+        *lines, rest = (self._rest + os.read(self._reading, MOST_BYTES)).split(b"\n")
+        self._rest = rest[:MAX_LINE]
+        for line in lines:
+            found = REFUSAL.search(COLORS.sub(b"", line))
+            if found is not None:
+                self.count += 1
+                self._log("connection refused", text=found["why"].decode("utf-8", "replace"))
 
 
 def _note(log: EventLog, context: Mapping[str, Any]) -> None:
@@ -101,7 +145,7 @@ def _longest_message(neighborhood: Neighborhood) -> int:
 
 
 def _participants(folder: HostFolder, link: ZenohLink, log: EventLog) -> list[Participant]:
-    """Those that can run: on a gateway, one that cannot is no reason to keep the others waiting."""
+    """All agents that can run. On a gateway, one that cannot does not stop the others."""
     participants, time, verifier = [], RealTime(), Verifier()
     for agent in folder.agents:
         try:

@@ -1,4 +1,4 @@
-"""All processes of a network on one machine: starts them, restarts one that dies, stops them together."""
+"""All processes of a network on one machine: start them, restart one that dies, stop them together."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from flockwise.errors import NetworkError
-from flockwise.files import write_whole
+from flockwise.files import write_text
+from flockwise.net.folder import STATE_FOLDER
 from flockwise.net.locks import take_lock
-from flockwise.net.overview import fresh_statuses
+from flockwise.net.overview import read_status
 
 LOCK_NAME: Final = "up.lock"
 PID_NAME: Final = "up.pid"
@@ -25,7 +25,7 @@ ERRORS_NAME: Final = "errors.log"
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_STOP: Final = 30.0
 LOOK_EVERY: Final = 0.1
-# One that dies at once again and again is given more time each time.
+# Seconds before a restart: more and more for a process that dies at once again and again.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 STEADY_AFTER: Final = 30.0
 
@@ -48,14 +48,12 @@ class Supervisor:
             raise NetworkError(
                 f"{self._folder}: is running already; stop it with: flockwise network down {self._folder}"
             )
-        write_whole(self._folder / PID_NAME, lambda part: part.write_text(f"{os.getpid()}\n"))
+        write_text(self._folder / PID_NAME, f"{os.getpid()}\n")
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._on_signal)
+            self._before[number] = signal.signal(number, lambda *_: self._stopping.set())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._stop_children()
         finally:
@@ -75,35 +73,32 @@ class Supervisor:
         while waiting and not self._stopping.is_set():
             for child in waiting:
                 if child.has_ended:
-                    raise NetworkError(f"{child.host}: its process ended at once: {child.last_words()}")
+                    raise NetworkError(f"{child.host}: its process ended at once: {child.last_error()}")
             if time.monotonic() > deadline:
                 raise NetworkError(
                     f"{waiting[0].host}: its process did not start in {SECONDS_TO_START:.0f} s"
                 )
-            waiting = [child for child in waiting if not fresh_statuses([child.host], child.process.pid)]
+            waiting = [child for child in waiting if not child.is_up]
             self._stopping.wait(LOOK_EVERY)
 
     def watch(self, say: Callable[[str], None]) -> None:
-        """Until a signal comes; a process that dies is started again, and goes on where it was."""
+        """Until a signal comes. A process that dies is started again, and goes on where it was."""
         while not self._stopping.wait(LOOK_EVERY):
             for child in self._children:
-                if child.has_ended and child.is_due():
+                if child.has_ended and child.should_restart():
                     say(f"{child.host.name} ended with code {child.process.returncode}; it is started again")
                     child.restart()
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._stopping.set()
-
     def _stop_children(self) -> None:
         for child in self._children:
-            child.ask_to_stop()
+            child.process.terminate()  # nothing happens to one that has ended
         deadline = time.monotonic() + SECONDS_TO_STOP
         for child in self._children:
             child.end(max(0.0, deadline - time.monotonic()))
 
 
 class _Child:
-    """One process and what it says when it fails."""
+    """The process of one host, with its standard error in a file."""
 
     def __init__(self, host: Path) -> None:
         self.host = host
@@ -115,8 +110,14 @@ class _Child:
     def has_ended(self) -> bool:
         return self.process.poll() is not None
 
-    def is_due(self) -> bool:
-        """Whether it has been down for long enough to be tried again."""
+    @property
+    def is_up(self) -> bool:
+        """Whether it has written a status."""
+        status = read_status(self.host)
+        return status is not None and status.pid == self.process.pid
+
+    def should_restart(self) -> bool:
+        """Whether it has been down for long enough."""
         now = time.monotonic()
         if self._ended_at is None:
             ran_well = now - self._began > STEADY_AFTER
@@ -127,16 +128,12 @@ class _Child:
     def restart(self) -> None:
         self.process, self._ended_at = self._started(), None
 
-    def last_words(self) -> str:
+    def last_error(self) -> str:
         lines = self._errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else f"code {self.process.returncode}"
 
-    def ask_to_stop(self) -> None:
-        if not self.has_ended:
-            self.process.send_signal(signal.SIGTERM)
-
     def end(self, seconds: float) -> None:
-        """An agent that does not end in time loses nothing by being killed: all is on disk."""
+        """Wait, then kill: an agent loses nothing by it, since all is on disk."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -145,12 +142,12 @@ class _Child:
 
     @property
     def _errors(self) -> Path:
-        return self.host / "state" / ERRORS_NAME
+        return self.host / STATE_FOLDER / ERRORS_NAME
 
     def _started(self) -> subprocess.Popen[bytes]:
         self._began = time.monotonic()
         self._errors.parent.mkdir(parents=True, exist_ok=True)
-        with open(self._errors, "wb", opener=_for_the_owner) as errors:
+        with open(self._errors, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "flockwise.cli", "agent", "run", str(self.host)],
                 stdin=subprocess.DEVNULL,
@@ -159,10 +156,6 @@ class _Child:
                 # Ctrl-C is for the supervisor, which stops its processes in order.
                 start_new_session=True,
             )
-
-
-def _for_the_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def stop_running(folder: Path) -> None:

@@ -121,9 +121,10 @@ def allowed_words(annotation: Any) -> str:
 
 @lru_cache(maxsize=256)
 def field_types(kind: type) -> dict[str, Any]:
-    """The annotations of a dataclass's own fields, with all that is written beside them."""
+    """The annotations of the fields of a dataclass or NamedTuple, with all that is written beside them."""
     hints = get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(kind)}
+    names = kind._fields if issubclass(kind, tuple) else [field.name for field in fields(kind)]  # type: ignore[attr-defined]
+    return {name: hints[name] for name in names}
 
 
 def _is_number(value: Any, kind: Any) -> bool:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flockwise.config import Config, build, problems, samples
+from flockwise.config import Config, build, samples
 from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
 from flockwise.engine.conditions import Conditions
 from flockwise.errors import ConfigError, PrivacyError, SimulationError
 from flockwise.method import (
+    METHODS,
     CoordinateDescent,
     Global,
     GossipADMM,
@@ -159,7 +160,7 @@ SYNTHETIC_KEYS = (
         ({"objective": {"classes": 3}}, 'objective.classes: only for loss = "softmax"; leave it out'),
         (
             {"objective": {"loss": "softmax"}},
-            'objective.classes: missing; loss = "softmax" needs a whole number from 2 on',
+            "objective.classes: missing; allowed: a whole number from 2 on",
         ),
         ({"objective": {"width": 1.0}}, 'objective.width: only for loss = "huber"; leave it out'),
         (
@@ -168,8 +169,7 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"method": {"name": "sgd"}},
-            'method.name: got "sgd"; allowed: "admm", "local", "global", "cd", "local_dp", "propagation", '
-            '"release_once", "lowpass", "auto"',
+            'method.name: got "sgd"; allowed: ' + ", ".join(f'"{name}"' for name in (*METHODS.names, "auto")),
         ),
         ({"method": {"name": "local", "updates": 3}}, "method.updates: unknown key; known here are name"),
         (
@@ -571,7 +571,7 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         ),
         (
             {"method": LOWPASS | {"updates": 3}},
-            "method.updates: unknown key; known here are name, kind, width",
+            "method.updates: unknown key; known here are name, kind",
         ),
         (
             {"method": LOWPASS, "objective": {"loss": "quadratic"}},
@@ -781,8 +781,11 @@ def test_one_agent_without_a_delta_makes_the_accounting_pure(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ("0,1,1e-5\n2,1,1e-5\n", "agent '1': 0 rows; every agent needs exactly one"),
-        ("0,1,1e-5\n1,1,1e-5\n2,1,1e-5\n1,2,1e-5\n", "agent '1': 2 rows; every agent needs exactly one"),
+        ("0,1,1e-5\n2,1,1e-5\n", "agent '1', column 'agent': 0 rows; every agent needs exactly one"),
+        (
+            "0,1,1e-5\n1,1,1e-5\n2,1,1e-5\n1,2,1e-5\n",
+            "agent '1', column 'agent': 2 rows; every agent needs exactly one",
+        ),
         ("0,1,1e-5\n1,1,1e-5\n2,1,1e-5\n7,1,1e-5\n", "agent '7', column 'agent', row 4: is not one of"),
         ("0,1,1e-5\n1,much,1e-5\n2,1,1e-5\n", "agent '1', column 'epsilon': got 'much'; write a number"),
         ("0,1,1e-5\n1,1,\n2,1,1e-5\n", "agent '1', column 'delta': got a missing value; write a number"),
@@ -837,7 +840,7 @@ def test_auto_is_chosen_on_other_instances_than_the_private_one(monkeypatch):
         seen.extend(problem.population for problem, _ in trials)
         return choose_tradeoff(trials, [0.5, 2.0])
 
-    monkeypatch.setattr(problems, "choose_tradeoff", spy)
+    monkeypatch.setattr("flockwise.config.experiment.choose_tradeoff", spy)
     config = Config.parse(private(objective={"tradeoff": "auto"}, data={"test_samples": 0}))
     experiment = build(config)
     assert len(seen) == 5
@@ -893,7 +896,7 @@ def tiny_movielens():
         ),
         (
             {"features": "als_disjoint", "centring": "public"},
-            ("the movie features, factors of the ratings of other users, who are no agents",),
+            ("the movie features, factors of the ratings of other users, who are not agents",),
         ),
     ],
 )

@@ -129,8 +129,7 @@ def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
         raise PrivacyError(f"--{given[0]}: --problem takes it from {file}; leave it out")
     # These need the compiled engines, which take longer to load than the other plans to make.
     from flockwise.cli.planning import UNIT, WORDS, show_plan
-    from flockwise.config import Config
-    from flockwise.config import plan_of
+    from flockwise.config import Config, plan_of
     from flockwise.planner.words import document
 
     settings = Config.read(file)

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flockwise.checks import allowed_words
-from flockwise.config.generate import settings_of_tuple, strange_keys
-from flockwise.config.parts import method_of, objective_of
-from flockwise.config.sections import CLOCKED, MovieLensData, SyntheticData, TableData, privacy_class
+from flockwise.config.parts import method_of, objective_of, spending_of
+from flockwise.config.sections import CLOCKED, MovieLensData, SyntheticData, TableData
 from flockwise.errors import ConfigError, PrivacyError
 from flockwise.method import METHODS
 from flockwise.method.rules import Descent
@@ -69,15 +67,6 @@ def _in_graph(graph: Any, data: Any) -> Iterator[str]:
 
 def _in_objective(config: Config) -> Iterator[str]:
     objective = config.objective
-    own = {setting.key: setting for setting in settings_of_tuple(LOSSES[objective.loss])}
-    for loss in LOSSES:
-        for setting in settings_of_tuple(loss):
-            if getattr(objective, setting.key) is not None and setting.key not in own:
-                yield f'objective.{setting.key}: only for loss = "{loss.name}"; leave it out'
-    for key, setting in own.items():
-        if setting.default is ... and getattr(objective, key) is None:
-            words = allowed_words(setting.annotation)
-            yield f'objective.{key}: missing; loss = "{objective.loss}" needs {words}'
     if objective.validation_share is not None and objective.tradeoff != "auto":
         yield 'objective.validation_share: only for tradeoff = "auto"; leave it out'
     if not config.is_private and objective.feature_bound is not None:
@@ -129,8 +118,8 @@ def _in_method(config: Config) -> Iterator[str]:
         )
         return
     yield from _in_stops(config)
-    yield from strange_keys("method", variant.kind, dict(method))
-    if _is_complete(config):
+    # Without updates there is no plan, and that has a line of its own.
+    if not (config.is_private and spending_of(variant) is not None and method.updates is None):
         yield from _of_the_parts(config)
 
 
@@ -141,7 +130,7 @@ def _in_stops(config: Config) -> Iterator[str]:
     others = (method.ticks, method.time, method.tolerance)
     if method.updates is None and all(limit is None for limit in others):
         yield "method.updates: missing; say when to stop by updates, ticks, time or tolerance"
-    if not config.is_private or privacy_class(variant) is None:
+    if not config.is_private or spending_of(variant) is None:
         return
     if method.updates is None and any(limit is not None for limit in others):
         yield "method.updates: missing; say for how many updates of each agent the budget is planned"
@@ -150,18 +139,6 @@ def _in_stops(config: Config) -> Iterator[str]:
             f"method.tolerance: got {method.tolerance}; when a private run stops would leak the data: "
             "stop by updates, ticks or time"
         )
-
-
-def _is_complete(config: Config) -> bool:
-    """Whether method and objective can be made at all; what is missing has a line of its own."""
-    variant = config.variant
-    assert variant is not None
-    needs_updates = config.is_private and privacy_class(variant) is not None
-    own = settings_of_tuple(LOSSES[config.objective.loss])
-    has_loss = all(
-        setting.default is not ... or getattr(config.objective, setting.key) is not None for setting in own
-    )
-    return has_loss and not (needs_updates and config.method.updates is None)
 
 
 def _of_the_parts(config: Config) -> Iterator[str]:

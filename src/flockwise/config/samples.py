@@ -1,14 +1,19 @@
-"""The [data] section → training and test samples, and what else the data knows about its agents."""
+"""What a configuration reads: samples, the graph over their agents, and the agents' budgets."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.config.sections import DataSection, MovieLensData, SyntheticData, TableData
+from flockwise.config.misfits import needs_delta
+from flockwise.config.parts import arguments, objective_of
+from flockwise.config.schema import Config
+from flockwise.config.sections import EDGES, DataSection, MovieLensData, SyntheticData, TableData
 from flockwise.data import (
     MovieLens,
     Population,
@@ -17,6 +22,14 @@ from flockwise.data import (
     ratings_task,
     read_population,
 )
+from flockwise.data.tables import check_present, read_table, rows_by_agent
+from flockwise.errors import ConfigError, DataError, GraphError, PrivacyError
+from flockwise.graph import GRAPHS, GraphSource, SimilarityGraph, read_edges
+from flockwise.graph.tabular import named_vectors
+from flockwise.objective import Problem
+from flockwise.privacy.accounting import default_accountant
+from flockwise.privacy.budget import Budget, default_delta
+from flockwise.solve import solve_local_models
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,3 +108,103 @@ def _table(section: TableData, seed: int) -> TaskSamples:
         return TaskSamples(everything, None, f"{file}, nothing held out for testing")
     train, test = everything.split(section.test_share, seed)
     return TaskSamples(train, test, f"{file}, {section.test_share:.0%} of each agent's samples for testing")
+
+
+def build_graph(config: Config, samples: TaskSamples) -> SimilarityGraph | None:
+    """The graph over the agents of the training samples; None where there is no [graph]."""
+    section, train = config.graph, samples.train
+    if section is None:
+        return None
+    if section.kind == EDGES:
+        source = GraphSource("edges", section.file.name, private=section.private)
+        columns: Any = tuple(section.columns)
+        return read_edges(section.file, train.agent_names, columns=columns, source=source)
+    kind = GRAPHS[section.kind]
+    graph = kind(**arguments(kind, dict(section)))
+    if not hasattr(graph, "of_vectors"):
+        return graph.of_agents(train.n_agents, config.seed)
+    if section.origin == "profiles" and section.file is not None:
+        return _of_profiles(config, graph, samples, section.file)
+    return graph.of_vectors(_vectors(config, samples), GraphSource(section.origin), None)
+
+
+def _vectors(config: Config, samples: TaskSamples) -> Any:
+    """One row per agent; [graph] and [data] are known to fit."""
+    origin = config.graph.origin
+    if origin == "models":
+        return solve_local_models(Problem(samples.train, None, objective_of(config, 1.0)))
+    return {
+        "targets": samples.targets,
+        "ratings": samples.rating_matrix,
+        "profiles": samples.profiles,
+    }[origin]
+
+
+def _of_profiles(config: Config, graph: Any, samples: TaskSamples, file: Path) -> SimilarityGraph:
+    section = config.graph
+    agent = section.agent or (config.data.agent if isinstance(config.data, TableData) else "agent")
+    try:
+        table = read_table(file, text_columns=[agent])
+        vectors, names, listed = named_vectors(table, section.columns, agent, samples.train.agent_names)
+        return graph.of_vectors(vectors, GraphSource("profiles", f"{file.name}, {listed}"), names)
+    except (DataError, GraphError) as error:
+        raise ConfigError(f"{file}: {error}") from None
+
+
+def budgets_of(section: Any, problem: Problem) -> Budget | tuple[Budget, ...]:
+    """(ε, δ): one for all agents, or one each in the order of the agents."""
+    if section.budgets is None:
+        assert section.epsilon is not None
+        return Budget(section.epsilon, _common_delta(section, problem))
+    names = problem.population.agent_names
+    try:
+        budgets = _read_budgets(section.budgets, names)
+        _check_deltas(section, budgets, names)
+    except DataError as error:
+        raise ConfigError(f"{section.budgets}: {error}") from None
+    return budgets
+
+
+def _common_delta(section: Any, problem: Problem) -> float:
+    if section.delta is not None:
+        return section.delta
+    delta = default_delta(problem.sample_cap)
+    mechanism = getattr(section, "mechanism", "gaussian")
+    accountant = getattr(section, "accountant", None) or default_accountant(mechanism, delta)
+    # Basic composition is pure: a δ would only make its guarantee sound worse.
+    return 0.0 if accountant == "basic" else delta
+
+
+def _read_budgets(file: Path, names: tuple[str, ...]) -> tuple[Budget, ...]:
+    table = read_table(file, text_columns=["agent"])
+    check_present(table, ("agent", "epsilon", "delta"))
+    if table.num_rows == 0:
+        raise DataError("the table has no rows; give every agent one")
+    ordered, _ = rows_by_agent(table, "agent", names)
+    cells = zip(names, ordered["epsilon"].to_pylist(), ordered["delta"].to_pylist(), strict=True)
+    return tuple(_budget(name, epsilon, delta) for name, epsilon, delta in cells)
+
+
+def _budget(name: str, epsilon: Any, delta: Any) -> Budget:
+    try:
+        return Budget(_number(name, "epsilon", epsilon), _number(name, "delta", delta))
+    except PrivacyError as error:
+        raise DataError(f"agent {name!r}: {error}") from None
+
+
+def _number(name: str, column: str, cell: Any) -> float:
+    # A column with one word in it comes as text throughout: the numbers among it are none the worse.
+    try:
+        if cell is None or isinstance(cell, bool):
+            raise ValueError
+        return float(cell)
+    except (TypeError, ValueError):
+        found = "a missing value" if cell is None else repr(cell)
+        raise DataError(f"agent {name!r}, column {column!r}: got {found}; write a number") from None
+
+
+def _check_deltas(section: Any, budgets: Sequence[Budget], names: Sequence[str]) -> None:
+    why = needs_delta(section)
+    for name, budget in zip(names, budgets, strict=True):
+        if budget.delta == 0 and why is not None:
+            raise DataError(f"agent {name!r}: got delta = 0; {why}")

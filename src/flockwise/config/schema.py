@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from flockwise.config.lines import error_lines, is_section, quoted, wrong
+from flockwise.checks import Allowed
 from flockwise.config.misfits import misfits
 from flockwise.config.sections import (
     AUTO,
-    SOURCES,
+    EDGES,
     General,
+    Kind,
     NetworkSection,
+    Section,
     data_kind,
     engine_kind,
     graph_kind,
-    graph_names,
     method_kind,
-    method_names,
     objective_kind,
     privacy_kind,
-    spending_settings,
 )
-from flockwise.config.values import Section
 from flockwise.errors import ConfigError
+from flockwise.graph import GRAPHS
 from flockwise.method import METHODS
 from flockwise.method.base import Variant
 from flockwise.registry import load_installed_parts
 
 KNOWN = ("seed", "data", "graph", "objective", "method", "privacy", "engine", "network")
+SOURCES = '"synthetic", "movielens", or a .csv or .parquet file'
 SAY_WHICH = 'write kind = "dp" under [privacy], or kind = "none": a run without privacy has to say so itself'
 
 
@@ -117,83 +121,100 @@ class _Reader:
 
     def config(self) -> Config:
         seed = {"seed": self._values["seed"]} if "seed" in self._values else {}
-        general = self._validated("", General, seed)
-        data = self._kind("data", "source", SOURCES, data_kind)
+        general: Any = self._validated("", Kind(General), seed)
+        data = self._section("data", data_kind, "source", SOURCES)
         graph = None
         if "graph" in self._values:
-            graph = self._kind("graph", "kind", quoted(graph_names()), graph_kind)
-        objective = self._plain("objective", objective_kind)
-        method = self._method()
+            graph = self._section("graph", graph_kind, "kind", _quoted([*GRAPHS.names, EDGES]))
+        objective = self._section("objective", objective_kind)
+        name = "name" if "method" in self._values else ""
+        method = self._section("method", method_kind, name, _quoted([*METHODS.names, AUTO]))
         privacy = self._privacy(method)
-        engine = self._plain("engine", engine_kind)
-        network = self._plain("network", lambda values: NetworkSection)
+        engine = self._section("engine", engine_kind)
+        network = self._section("network", lambda values: Kind(NetworkSection))
         for name in self._values.keys() - set(KNOWN):
             self.lines.append(f"{name}: unknown section or key; known are {', '.join(KNOWN)}")
-        seed_value = 0 if general is None else general.seed  # type: ignore[attr-defined]
-        return Config(seed_value, data, graph, objective, method, privacy, engine, network)  # type: ignore[arg-type]
+        seed = 0 if general is None else general.seed
+        return Config(seed, data, graph, objective, method, privacy, engine, network)
 
-    def _plain(self, name: str, kind: Callable[[Mapping[str, Any]], type[Section]]) -> Section | None:
-        values = self._values.get(name, {})
-        if not is_section(values):
-            self.lines.append(wrong(name, values, f"a section [{name}]"))
-            return None
-        return self._validated(name, kind(values), values)
-
-    def _kind(
-        self, name: str, key: str, allowed: str, kind: Callable[[Mapping[str, Any]], type[Section] | None]
-    ) -> Section | None:
-        """A section that comes in kinds."""
-        if name not in self._values:
-            self.lines.append(f"[{name}]: missing; write it with {key} = {allowed}")
-            return None
-        values = self._values[name]
-        if not is_section(values):
-            self.lines.append(wrong(name, values, f"a section [{name}]"))
-            return None
-        found = kind(values)
-        if found is None:
-            self.lines.append(wrong(f"{name}.{key}", values.get(key), allowed))
-            return None
-        return self._validated(name, found, values)
-
-    def _method(self) -> Section | None:
-        if "method" not in self._values:
-            return self._validated("method", method_kind({}) or Section, {})
-        return self._kind("method", "name", quoted(method_names()), method_kind)
-
-    def _privacy(self, method: Any) -> Section | None:
-        values: Any = self._values.get("privacy")
-        if not is_section(values) or values.get("kind") is None:
+    def _privacy(self, method: Any) -> Any:
+        values = self._values.get("privacy")
+        if not isinstance(values, Mapping) or values.get("kind") is None:
             self.lines.append(f"privacy.kind: missing; {SAY_WHICH}")
             return None
         variant = None if method is None or method.name == AUTO else METHODS[method.name]
-        kept: dict[str, Any] = dict(values)
-        if method is not None and kept["kind"] == "dp":
-            kept = self._without_strange_keys(kept, variant)
-        return self._kind_of_privacy(kept, variant)
+        return self._section("privacy", partial(privacy_kind, variant=variant), "kind", '"none", "dp"')
 
-    def _kind_of_privacy(self, values: dict[str, Any], variant: Variant | None) -> Section | None:
-        found = privacy_kind(values, variant)
+    def _section(
+        self, name: str, kind: Callable[[Mapping[str, Any]], Kind | None], key: str = "", allowed: str = ""
+    ) -> Any:
+        """One section. key: what says of which kind it is, where it has to; allowed: words for its values."""
+        if key and name not in self._values:
+            self.lines.append(f"[{name}]: missing; write it with {key} = {allowed}")
+            return None
+        values = self._values.get(name, {})
+        if not isinstance(values, Mapping):
+            self.lines.append(_wrong(name, values, f"a section [{name}]"))
+            return None
+        found = kind(values)
         if found is None:
-            self.lines.append(wrong("privacy.kind", values.get("kind"), '"none", "dp"'))
+            self.lines.append(_wrong(f"{name}.{key}", values.get(key), allowed))
             return None
-        return self._validated("privacy", found, values)
+        return self._validated(name, found, values)
 
-    def _without_strange_keys(self, values: dict[str, Any], variant: Variant | None) -> dict[str, Any]:
-        """Keys that say how another method spreads its budget are refused with that method's name."""
-        own = {setting.key for setting in spending_settings(variant)}
-        for other in METHODS:
-            for setting in spending_settings(other):
-                if setting.key in values and setting.key not in own:
-                    self.lines.append(
-                        f'privacy.{setting.key}: only for method.name = "{other.name}"; leave it out'
-                    )
-                    del values[setting.key]
-        return values
-
-    def _validated(self, name: str, model: type[Section], values: Mapping[str, Any]) -> Section | None:
+    def _validated(self, name: str, kind: Kind, values: Mapping[str, Any]) -> Section | None:
         try:
-            return model.model_validate(dict(values), context={"folder": self._folder})
+            return kind.model.model_validate(dict(values), context={"folder": self._folder})
         except ValidationError as error:
-            self.lines += error_lines(name, model, error)
+            lines: dict[Any, str] = {}
+            for details in error.errors(include_url=False):
+                # A value that may be of two types is reported for both: the first line says it all.
+                lines.setdefault(details["loc"][0], _line(name, kind, details))
+            self.lines += lines.values()
             return None
+
+
+def _line(name: str, kind: Kind, details: ErrorDetails) -> str:
+    """What is wrong with a field, for people: section.field, the value given, what is allowed."""
+    field, model = str(details["loc"][0]), kind.model
+    place = f"{name}.{field}" if name else field
+    if details["type"] == "extra_forbidden":
+        if field in kind.elsewhere:
+            return f"{place}: only for {kind.elsewhere[field]}; leave it out"
+        keys = (info.alias or key for key, info in model.model_fields.items())
+        return f"{place}: unknown key; known here are {', '.join(keys)}"
+    if details["type"] == "no_such_file":
+        return f"{place}: got {_shown(details['input'])}; {details['msg']}"
+    allowed = _allowed(next(i for key, i in model.model_fields.items() if field in (key, i.alias)))
+    return _wrong(place, None if details["type"] == "missing" else details["input"], allowed)
+
+
+def _wrong(place: str, value: Any, allowed: str) -> str:
+    if value is None:
+        return f"{place}: missing; allowed: {allowed}"
+    return f"{place}: got {_shown(value)}; allowed: {allowed}"
+
+
+def _shown(value: Any) -> str:
+    """As it stands in the file, nearly."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(_shown(name) for name in names)
+
+
+def _allowed(field: FieldInfo) -> str:
+    """Of an optional field, the words and choices are those of the type beside None."""
+    own = next((note.words for note in field.metadata if isinstance(note, Allowed)), None)
+    if own:
+        return own
+    for option in (field.annotation, *get_args(field.annotation)):
+        notes = get_args(option)[1:] if get_origin(option) is not None else ()
+        words = next((note.words for note in notes if isinstance(note, Allowed)), None)
+        if words:
+            return words
+        choices = [word for word in get_args(option) if isinstance(word, str)]
+        if choices:
+            return _quoted(choices)
+    return "another value"

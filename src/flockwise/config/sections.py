@@ -5,12 +5,12 @@ Kinds of graph, methods, losses and noise are not listed here: their sections co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model
+from pydantic_core import PydanticCustomError
 
 from flockwise.checks import (
     Allowed,
@@ -22,17 +22,16 @@ from flockwise.checks import (
     Seed,
     ShareBelowOne,
     ShareInside,
-    field_types,
 )
-from flockwise.config.generate import (
+from flockwise.config.parts import (
+    LOSS,
     Setting,
-    optional,
-    optional_keys,
-    section,
+    keys_elsewhere,
+    part_setting,
     settings_of,
-    settings_of_tuple,
+    spending_of,
+    with_parts,
 )
-from flockwise.config.values import Flag, FloatType, Folder, Name, Names, Section, Table
 from flockwise.data.tables import SUFFIXES
 from flockwise.engine import ENGINES, Conditions
 from flockwise.engine.simulate import Stops
@@ -40,11 +39,53 @@ from flockwise.graph import GRAPHS
 from flockwise.method import METHODS
 from flockwise.method.base import Variant
 from flockwise.method.rules import Descent, Meetings
-from flockwise.objective import LOSSES
 
 AUTO = "auto"
 EDGES = "edges"
 CLOCKED = (Descent, Meetings)
+
+
+class Section(BaseModel):
+    """One [section]: no unknown keys, no conversions between kinds of value, no infinities."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def _existing(kind: str, fits: Callable[[str], bool], is_there: Callable[[Path], bool]) -> BeforeValidator:
+    """A path that a configuration names, relative to the folder of the configuration itself."""
+
+    def found(value: Any, info: ValidationInfo) -> Path:
+        if not isinstance(value, str) or not fits(value):
+            raise PydanticCustomError("not_a_path", "not a path")
+        path = (info.context or {}).get("folder", Path()) / value
+        if not is_there(path):
+            words = "there is no {kind} {path}"
+            raise PydanticCustomError("no_such_file", words, {"kind": kind, "path": str(path)})
+        return path
+
+    return BeforeValidator(found)
+
+
+def is_table(name: Any) -> bool:
+    return isinstance(name, str | Path) and Path(name).suffix.lower() in SUFFIXES
+
+
+Name: TypeAlias = Annotated[str, Field(min_length=1), Allowed("a name in quotes")]
+Names: TypeAlias = Annotated[list[str], Field(min_length=1), Allowed("a list of column names")]
+Flag: TypeAlias = Annotated[bool, Allowed("true or false")]
+FloatType: TypeAlias = Literal["float64", "float32"]
+Table: TypeAlias = Annotated[
+    Path, _existing("file", is_table, Path.is_file), Allowed("an existing .csv or .parquet file")
+]
+Folder: TypeAlias = Annotated[
+    Path, _existing("folder", lambda name: True, Path.is_dir), Allowed("an existing folder, in quotes")
+]
+Tradeoff: TypeAlias = Annotated[
+    Annotated[float, Field(gt=0)] | Literal["auto"], Allowed('a number above 0, or "auto"')
+]
+TargetRange: TypeAlias = Annotated[
+    list[float], Field(min_length=2, max_length=2), Allowed("a list of two numbers, the smaller first")
+]
 
 
 class SyntheticData(Section):
@@ -107,6 +148,15 @@ class EdgesGraph(Section):
     private: Flag | None = None
 
 
+class VectorsGraph(Section):
+    """A kernel over vectors: of which origin they are, and the table if they are profiles in a file."""
+
+    file: Table | None = None
+    columns: Names | None = None
+    agent: Name | None = None
+    origin: Literal["profiles", "models", "targets", "ratings"] = Field(alias="from")
+
+
 class General(Section):
     """What stands before the sections."""
 
@@ -135,94 +185,84 @@ class NoPrivacy(Section):
     kind: Literal["none"]
 
 
-TargetRange = Annotated[
-    list[float], Field(min_length=2, max_length=2), Allowed("a list of two numbers, the smaller first")
-]
+class Kind(NamedTuple):
+    """The form of a section, and for keys that it lacks where they belong."""
 
-# Words that complete "allowed: …" where a kind is missing or unknown.
-SOURCES = '"synthetic", "movielens", or a .csv or .parquet file'
-ORIGINS = ("profiles", "models", "targets", "ratings")
+    model: type[Section]
+    elsewhere: Mapping[str, str] = {}
 
 
-def data_kind(values: Mapping[str, Any]) -> type[Section] | None:
+def _kind(
+    settings: Iterable[Setting],
+    elsewhere: Mapping[str, str] | None = None,
+    base: type[Section] = Section,
+    **more: Any,
+) -> Kind:
+    """A section with these keys, and more of them."""
+    keys: dict[str, Any] = {
+        one.key: (one.annotation, Field() if one.default is ... else one.default) for one in settings
+    }
+    return Kind(create_model("Section", __base__=base, **(more | keys)), elsewhere or {})
+
+
+def data_kind(values: Mapping[str, Any]) -> Kind | None:
     source = values.get("source")
-    if source in ("synthetic", "movielens"):
-        return SyntheticData if source == "synthetic" else MovieLensData
-    is_table = isinstance(source, str | Path) and Path(source).suffix.lower() in SUFFIXES
-    return TableData if is_table else None
+    known: dict[Any, type[Section]] = {"synthetic": SyntheticData, "movielens": MovieLensData}
+    if isinstance(source, str) and source in known:
+        return Kind(known[source])
+    return Kind(TableData) if is_table(source) else None
 
 
-def graph_names() -> tuple[str, ...]:
-    return (*GRAPHS.names, EDGES)
-
-
-def graph_kind(values: Mapping[str, Any]) -> type[Section] | None:
+def graph_kind(values: Mapping[str, Any]) -> Kind | None:
     kind = values.get("kind")
     if kind == EDGES:
-        return EdgesGraph
+        return Kind(EdgesGraph)
     if not isinstance(kind, str) or kind not in GRAPHS:
         return None
-    part = GRAPHS[kind]
-    more: dict[str, Any] = {}
-    if hasattr(part, "of_vectors"):
-        more = {
-            "file": (optional(Table), None),
-            "columns": (optional(Names), None),
-            "agent": (optional(Name), None),
-            "kind": (Literal[kind], ...),
-            "origin": (Literal[ORIGINS], Field(alias="from")),
-        }
-    else:
-        more = {"kind": (Literal[kind], ...)}
-    return section("Graph", settings_of(part), **more)
+    base = VectorsGraph if hasattr(GRAPHS[kind], "of_vectors") else Section
+    return _kind(settings_of(GRAPHS[kind]), base=base, kind=(Literal[kind], ...))
 
 
-def objective_kind(values: Mapping[str, Any]) -> type[Section]:
-    """All losses' parameters are keys; which of them the loss has is checked later."""
-    return section(
-        "Objective",
-        iter(()),
-        loss=(Literal[LOSSES.names], "logistic"),
-        tradeoff=(
-            Annotated[
-                Annotated[float, Field(gt=0)] | Literal["auto"], Allowed('a number above 0, or "auto"')
-            ],
-            "auto",
-        ),
+def objective_kind(values: Mapping[str, Any]) -> Kind:
+    loss = part_setting(LOSS, "loss", "logistic")
+    return _kind(
+        with_parts(iter([loss]), values),
+        keys_elsewhere(iter([loss])),
+        tradeoff=(Tradeoff, "auto"),
         validation_share=(ShareInside | None, None),
         l2=(NotNegative | None, None),
         max_samples=(Count | None, None),
-        **optional_keys(LOSSES, settings_of_tuple),
         feature_bound=(Positive | None, None),
-        target_range=(optional(TargetRange), None),
+        target_range=(TargetRange | None, None),
     )
 
 
-def method_names() -> tuple[str, ...]:
-    return (*METHODS.names, AUTO)
-
-
-def method_kind(values: Mapping[str, Any]) -> type[Section] | None:
+def method_kind(values: Mapping[str, Any]) -> Kind | None:
     name = values.get("name", AUTO)
     if name == AUTO:
-        return section("Method", iter(()), name=(Literal["auto"], AUTO))
+        return _kind((), name=(Literal["auto"], AUTO))
     if not isinstance(name, str) or name not in METHODS:
         return None
     variant = METHODS[name]
-    stops = settings_of(Stops) if variant.rule in CLOCKED else iter(())
-    own = settings_of(variant.kind, frozenset({"privacy", *variant.preset}))
-    return section("Method", iter([*stops, *own]), name=(Literal[name], ...))
+    own = list(settings_of(variant.kind, frozenset({"privacy", *variant.preset})))
+    stops = settings_of(Stops) if variant.rule in CLOCKED else ()
+    keys = [*stops, *with_parts(iter(own), values)]
+    return _kind(keys, keys_elsewhere(iter(own)), name=(Literal[name], ...))
 
 
-def privacy_kind(values: Mapping[str, Any], variant: Variant | None) -> type[Section] | None:
+def privacy_kind(values: Mapping[str, Any], variant: Variant | None) -> Kind | None:
     """The budget, and how the method of this run spreads it."""
     if values.get("kind") == "none":
-        return NoPrivacy
+        return Kind(NoPrivacy)
     if values.get("kind") != "dp":
         return None
-    return section(
-        "Privacy",
-        iter(spending_settings(variant)),
+    elsewhere: dict[str, str] = {}
+    for other in METHODS:
+        for setting in _spending(other):
+            elsewhere.setdefault(setting.key, f'method.name = "{other.name}"')
+    return _kind(
+        _spending(variant),
+        elsewhere,
         kind=(Literal["dp"], ...),
         epsilon=(Positive | None, None),
         budgets=(Table | None, None),
@@ -230,20 +270,14 @@ def privacy_kind(values: Mapping[str, Any], variant: Variant | None) -> type[Sec
     )
 
 
-def spending_settings(variant: Variant | None) -> list[Setting]:
+def _spending(variant: Variant | None) -> list[Setting]:
     """The keys of [privacy] beside the budget; for a planned run a clip is the public word on residuals."""
     if variant is None:
         return [Setting("clip_norm", "clip", Positive | None, None)]
-    kind = privacy_class(variant)
+    kind = spending_of(variant)
     return [] if kind is None else list(settings_of(kind))
 
 
-def privacy_class(variant: Variant) -> Any:
-    """The dataclass of a method's privacy field; None if it takes just budgets, or has no private form."""
-    options = (variant.privacy, *get_args(variant.privacy))
-    return next((one for one in options if is_dataclass(one) and "budgets" in field_types(one)), None)
-
-
-def engine_kind(values: Mapping[str, Any]) -> type[Section]:
+def engine_kind(values: Mapping[str, Any]) -> Kind:
     conditions = settings_of(Conditions, frozenset({"joins", "leaves"}))
-    return section("Engine", conditions, name=(Literal[ENGINES.names], "cpu"), threads=(Count | None, None))
+    return _kind(conditions, name=(Literal[ENGINES.names], "cpu"), threads=(Count | None, None))

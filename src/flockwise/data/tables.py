@@ -85,6 +85,21 @@ def check_present(table: pa.Table, columns: Iterable[str], role: str = "") -> No
             raise DataError(f"column {column!r} occurs {found} times; rename or drop the others")
 
 
+def rows_by_agent(
+    table: pa.Table, column: str, names: Sequence[str] | None
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """A table with exactly one row per agent, in the order of the names if they are given; and the names."""
+    codes, known = encode_labels(table[column], column, names)
+    rows_of = np.bincount(codes, minlength=len(known))
+    if (rows_of != 1).any():
+        wrong = int(np.argmax(rows_of != 1))
+        found = f"agent {known[wrong]!r}, column {column!r}: {rows_of[wrong]} rows"
+        raise DataError(f"{found}; every agent needs exactly one")
+    if names is None:
+        return table, tuple(known[code] for code in codes)
+    return table.take(pa.array(np.argsort(codes))), known
+
+
 def population_from_frame(
     frame: Any,
     *,

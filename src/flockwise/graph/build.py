@@ -75,7 +75,7 @@ def knn_graph(
     n_agents = points.shape[0]
     if not 1 <= k < n_agents:
         raise GraphError(f"k must be at least 1 and below the number of agents, {n_agents}; got {k}")
-    unit = points
+    unit: Any = points
     if metric == "cosine" or weights == "angular":
         unit = unit_rows(points) if is_sparse else unit_vectors(points)
     search = nearest_rows if is_sparse else nearest

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flockwise.data.checks import cell_error
 from flockwise.data.labels import encode_labels, names_of
-from flockwise.data.tables import as_table, check_present, read_table
+from flockwise.data.tables import as_table, check_present, read_table, rows_by_agent
 from flockwise.errors import DataError, GraphError
 from flockwise.graph.build import Metric, angular_graph, knn_graph
 from flockwise.graph.similarity import SimilarityGraph
@@ -124,16 +124,7 @@ def _ordered(
         return table, None
     check_present(table, [agent])
     known = None if agent_names is None else names_of(agent_names)
-    codes, names = encode_labels(table[agent], agent, known)
-    rows_of = np.bincount(codes, minlength=len(names))
-    if (rows_of != 1).any():
-        wrong = int(np.argmax(rows_of != 1))
-        raise DataError(
-            f"agent {names[wrong]!r}, column {agent!r}: {rows_of[wrong]} rows; every agent needs exactly one"
-        )
-    if known is None:
-        return table, tuple(names[code] for code in codes)
-    return table.take(pa.array(np.argsort(codes))), names
+    return rows_by_agent(table, agent, known)
 
 
 def _encoded(table: pa.Table, columns: list[str], names: Sequence[str] | None) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from flockwise.cli.app import app
 from flockwise.cli.planning import planned
 from flockwise.config import Config, build
-from flockwise.config.planning import facts_of, plan_of
+from flockwise.config.experiment import facts_of, plan_of
 from flockwise.errors import ConfigError, PrivacyError
 
 RUN = {

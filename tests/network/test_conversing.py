@@ -439,7 +439,7 @@ def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):
     rounds = [{3: np.array([1.5, -np.inf]), 1: np.array([0.0])}, {}, {2: np.linspace(0, 1, 7)}]
     file, memory = FileJournal(tmp_path), MemoryJournal()
     for journal in (file, memory):
-        assert journal.load().ties is None
+        assert journal.load().edges is None
         journal.begin({3: 0.5, 1: 2.0})
         for heard in rounds:
             journal.add(heard)
@@ -447,7 +447,7 @@ def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):
     file = FileJournal(tmp_path)
     for journal in (file, memory):
         record = journal.load()
-        assert record.ties == {3: 0.5, 1: 2.0}
+        assert record.edges == {3: 0.5, 1: 2.0}
         assert record.ended is None
         for heard, expected in zip(journal.rounds(), rounds, strict=True):
             assert heard.keys() == expected.keys()

@@ -108,11 +108,11 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path):
 def test_a_failed_write_leaves_everything_as_it_was(tmp_path):
     with FileStore(tmp_path, "me") as store:
         fill(store)
-        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        (pages,) = store._file._connection.execute("PRAGMA page_count").fetchone()
+        store._file._connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(NetworkError, match="full"):
             store.save_received({"anna": b"a2", "dora": b"d" * 100_000})
         check(store.load())
-        store._connection.execute(f"PRAGMA max_page_count = {pages + 1000}")
+        store._file._connection.execute(f"PRAGMA max_page_count = {pages + 1000}")
         store.save_received({"dora": b"d1"})
         assert store.load().received["dora"] == b"d1"

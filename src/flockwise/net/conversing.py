@@ -41,7 +41,7 @@ MOST_ROUNDS: Final = 1 << 15
 # Nor is more heard in it, in bytes: all of it is in the journal.
 MOST_BYTES: Final = 1 << 30
 
-# The agent's conversation, from its ties; called once it has released.
+# The agent's conversation, from its edges; called once it has released.
 Begin: TypeAlias = Callable[[Mapping[int, float]], Conversation[Direction | None]]
 
 
@@ -102,8 +102,8 @@ class ConversingNode(Node):
             self._ended = record.ended
             self._rounds, self._last = record.ended.rounds, record.ended.relays
             self.intake.end_relays()
-        elif record.ties is not None and self.obstacle is None:
-            self._take_up(record.ties, now)
+        elif record.edges is not None and self.obstacle is None:
+            self._take_up(record.edges, now)
         else:
             self._begin_if_ready(now)
         return self.next_wake()
@@ -178,13 +178,13 @@ class ConversingNode(Node):
         is_begun = self._talk is not None or self.is_over
         if is_begun or self.obstacle is not None or self.agent.next_tick is not None or not self._keys:
             return
-        ties = {key.index: key.weight for key in self._keys.values()}
+        edges = {key.index: key.weight for key in self._keys.values()}
         try:
-            self._conversation.journal.begin(ties)
+            self._conversation.journal.begin(edges)
         except NetworkError:
             self._stop("store")
             return
-        talk = self._talk = self._new_talk(ties)
+        talk = self._talk = self._new_talk(edges)
         first = talk.start()
         if first is None:
             self._end(talk.outcome)
@@ -192,10 +192,10 @@ class ConversingNode(Node):
         self._say(first, now)
         self._go_on(now)
 
-    def _take_up(self, ties: Mapping[int, float], now: int) -> None:
+    def _take_up(self, edges: Mapping[int, float], now: int) -> None:
         """Go through all that was heard before; what was said last can be said again."""
-        self._hearing.listen_to(ties)
-        talk = self._talk = self._new_talk(ties)
+        self._hearing.listen_to(edges)
+        talk = self._talk = self._new_talk(edges)
         relay = talk.start()
         said = [] if relay is None else [relay]
         for heard in self._conversation.journal.rounds():
@@ -214,8 +214,8 @@ class ConversingNode(Node):
         """Of the neighbors, as the roster has them now."""
         return {key.index for key in self._keys.values()}
 
-    def _new_talk(self, ties: Mapping[int, float]) -> Talk[Direction | None]:
-        return Talk(self._conversation.number, self._conversation.begin(ties))
+    def _new_talk(self, edges: Mapping[int, float]) -> Talk[Direction | None]:
+        return Talk(self._conversation.number, self._conversation.begin(edges))
 
     def _go_on(self, now: int) -> None:
         """Do all rounds that nobody has to be waited for."""

@@ -1,13 +1,12 @@
 """What an agent heard in its conversation, round by round, and what came of it.
 
-A conversation is a function of what was heard in it. So that is all that has to outlast the process: with it
-an agent that starts again comes to the same point and says the same bytes. A round is in the journal before
-the agent's next relay leaves. At the end what came of it takes the place of the rounds.
+A conversation is a function of what was heard in it. So nothing else has to outlast the process: an agent
+that starts again comes to the same point and says the same bytes. A round is in the journal before the
+agent's next relay leaves. At the end the result takes the place of the rounds.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from flockwise.errors import MissingExtra, NetworkError
-from flockwise.net.store import NUMBERS, explained
-from flockwise.protocol.conversation import Direction, Heard
+from flockwise.errors import MissingExtra
+from flockwise.net.database import Database
+from flockwise.net.store import NUMBERS
+from flockwise.protocol.conversation import Direction, Heard, Vector
 
 try:
     import msgspec
@@ -49,10 +49,10 @@ class Ended:
 class Record:
     """What a journal holds besides the rounds.
 
-    ties: those that the conversation began with; None before it has.
+    edges: weights by neighbor, as the conversation began with them; None before it has.
     """
 
-    ties: dict[int, float] | None = None
+    edges: dict[int, float] | None = None
     ended: Ended | None = None
 
 
@@ -65,7 +65,7 @@ class Journal(Protocol):
         """One after the other: together they may be larger than the memory."""
         ...
 
-    def begin(self, ties: Mapping[int, float]) -> None: ...
+    def begin(self, edges: Mapping[int, float]) -> None: ...
 
     def add(self, heard: Heard) -> None:
         """The next round."""
@@ -91,95 +91,59 @@ class FileJournal:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
-        with explained(self._path):
-            self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            try:
-                self._prepare()
-            except BaseException:
-                self._connection.close()
-                raise
+        # The rounds take far more room than what comes of them.
+        self._file = Database(folder / NAME, TABLES, VERSION, shrinks=True)
 
     def load(self) -> Record:
-        with explained(self._path):
-            run = self._connection.execute
+        with self._file.reading() as run:
             begun = run("SELECT ties FROM beginning").fetchone()
             ended = run("SELECT result FROM ended").fetchone()
             return Record(
-                None if begun is None else dict(_TIES.decode(begun[0])),
+                None if begun is None else dict(_EDGES.decode(begun[0])),
                 None if ended is None else _ended(ended[0]),
             )
 
     def rounds(self) -> Iterator[Heard]:
-        with explained(self._path):
-            for (data,) in self._connection.execute("SELECT heard FROM round ORDER BY number"):
-                yield _heard(data)
+        with self._file.reading() as run:
+            for (data,) in run("SELECT heard FROM round ORDER BY number"):
+                yield {sender: _vector(numbers) for sender, numbers in _ROWS.decode(data)}
 
-    def begin(self, ties: Mapping[int, float]) -> None:
-        with explained(self._path):
-            data = msgspec.msgpack.encode(list(ties.items()))
-            self._connection.execute("INSERT INTO beginning VALUES (0, ?)", (data,))
+    def begin(self, edges: Mapping[int, float]) -> None:
+        data = msgspec.msgpack.encode(list(edges.items()))
+        with self._file.writing(outlasts_power_cut=False) as run:
+            run("INSERT INTO beginning VALUES (0, ?)", (data,))
 
     def add(self, heard: Heard) -> None:
-        rows = [(sender, vector.astype(NUMBERS).tobytes()) for sender, vector in heard.items()]
-        with explained(self._path):
-            data = msgspec.msgpack.encode(rows)
-            self._connection.execute("INSERT INTO round (heard) VALUES (?)", (data,))
+        data = msgspec.msgpack.encode([(sender, _bytes(vector)) for sender, vector in heard.items()])
+        with self._file.writing(outlasts_power_cut=False) as run:
+            run("INSERT INTO round (heard) VALUES (?)", (data,))
 
     def end(self, ended: Ended) -> None:
-        vector = None if ended.direction is None else ended.direction.vector.astype(NUMBERS).tobytes()
+        vector = None if ended.direction is None else _bytes(ended.direction.vector)
         quality = 0.0 if ended.direction is None else ended.direction.quality
         data = msgspec.msgpack.encode(_Result(vector, quality, ended.relays, ended.rounds))
-        with explained(self._path):
-            run = self._connection.execute
-            run("PRAGMA synchronous = FULL")
-            run("BEGIN IMMEDIATE")
-            try:
-                run("INSERT OR REPLACE INTO ended VALUES (0, ?)", (data,))
-                run("DELETE FROM round")
-                run("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    run("ROLLBACK")
-                raise
+        with self._file.writing() as run:
+            run("INSERT OR REPLACE INTO ended VALUES (0, ?)", (data,))
+            run("DELETE FROM round")
 
     def close(self) -> None:
-        self._connection.close()
-
-    def _prepare(self) -> None:
-        run = self._connection.execute
-        (version,) = run("PRAGMA user_version").fetchone()
-        if version == 0:
-            run("PRAGMA auto_vacuum = FULL")  # the rounds take far more room than what comes of them
-        run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = NORMAL")
-        if version == 0:
-            run("BEGIN IMMEDIATE")
-            for table in TABLES:
-                run(table)
-            run(f"PRAGMA user_version = {VERSION}")
-            run("COMMIT")
-        elif version != VERSION:
-            raise NetworkError(
-                f"{self._path}: has version {version}, and a conversation is kept in version {VERSION}; run "
-                "the version of Flockwise that wrote it"
-            )
+        self._file.close()
 
 
-_TIES: Final = msgspec.msgpack.Decoder(list[tuple[int, float]])
+_EDGES: Final = msgspec.msgpack.Decoder(list[tuple[int, float]])
 _ROWS: Final = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
 _RESULT: Final = msgspec.msgpack.Decoder(_Result)
 
 
-def _heard(data: bytes) -> Heard:
-    return {
-        sender: np.frombuffer(numbers, NUMBERS).astype(np.float64) for sender, numbers in _ROWS.decode(data)
-    }
+def _bytes(vector: Vector) -> bytes:
+    return vector.astype(NUMBERS).tobytes()
+
+
+def _vector(data: bytes) -> Vector:
+    return np.frombuffer(data, NUMBERS).astype(np.float64)
 
 
 def _ended(data: bytes) -> Ended:
     result = _RESULT.decode(data)
-    direction = None
-    if result.vector is not None:
-        direction = Direction(np.frombuffer(result.vector, NUMBERS).astype(np.float64), result.quality)
+    direction = None if result.vector is None else Direction(_vector(result.vector), result.quality)
     return Ended(direction, result.relays, result.rounds)

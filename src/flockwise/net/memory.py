@@ -200,13 +200,13 @@ class MemoryJournal:
         self._rounds: list[Heard] = []
 
     def load(self) -> Record:
-        return Record(self._record.ties, self._record.ended)
+        return Record(self._record.edges, self._record.ended)
 
     def rounds(self) -> Iterator[Heard]:
         yield from self._rounds
 
-    def begin(self, ties: Mapping[int, float]) -> None:
-        self._record.ties = dict(ties)
+    def begin(self, edges: Mapping[int, float]) -> None:
+        self._record.edges = dict(edges)
 
     def add(self, heard: Heard) -> None:
         self._rounds.append(dict(heard))

@@ -1,30 +1,28 @@
 """What an agent of a network keeps besides its ledger: what it sent, what it received, what it was given.
 
-Without privacy there is no ledger, and the store is the outbox: number and bytes of a message are on disk
-before the message leaves. With privacy the ledger is; the store then holds only what can be had again.
+Without privacy there is no ledger, and number and bytes of a message are in the store before the message
+leaves. With privacy they are in the ledger, and the store holds only what can be had again.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Protocol, Self
 
 import numpy as np
 
 from flockwise.data.samples import Samples
 from flockwise.errors import NetworkError
-from flockwise.net.locks import take_lock
+from flockwise.net.database import Database, take_lock
 from flockwise.net.wire import Sent
 
 NAME: Final = "state.sqlite"
 LOCK_NAME: Final = "state.lock"
 VERSION: Final = 1
-SECONDS_TO_WAIT_FOR_READERS: Final = 10
 NUMBERS: Final = np.dtype("<f8")
 TABLES: Final = (
     "CREATE TABLE owner (agent TEXT NOT NULL, newer_release INTEGER)",
@@ -75,20 +73,21 @@ class FileStore:
     def __init__(self, folder: str | Path, agent: str) -> None:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._resources = ExitStack()
-        self._synchronous: str | None = None
-        try:
-            self._resources.enter_context(_locked(self._folder))
-            with explained(self._folder):
-                self._connection = self._resources.enter_context(closing(_connect(self._folder)))
-                self._begin(agent)
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as opened:
+            lock = take_lock(self._folder / LOCK_NAME)
+            if lock is None:
+                raise NetworkError(
+                    f"{folder}: the agent in this folder is running already; stop it first, or give each "
+                    "agent a folder of its own"
+                )
+            opened.callback(lock.close)
+            self._file = Database(self._folder / NAME, TABLES, VERSION)
+            opened.callback(self._file.close)
+            self._check_owner(agent)
+            self._opened = opened.pop_all()
 
     def load(self) -> State:
-        with explained(self._folder):
-            run = self._connection.execute
+        with self._file.reading() as run:
             sent = run("SELECT number, data FROM sent").fetchone()
             ((newer_release,),) = run("SELECT newer_release FROM owner")
             return State(
@@ -102,27 +101,27 @@ class FileStore:
     # the disk would cost a gateway more than all else that it does.
 
     def save_sent(self, sent: Sent) -> None:
-        with self._transaction(synchronous="NORMAL") as run:
+        with self._file.writing(outlasts_power_cut=False) as run:
             run("INSERT OR REPLACE INTO sent VALUES (0, ?, ?)", (sent.number, sent.data))
 
     def save_received(self, received: Mapping[str, bytes], forgotten: Iterable[str] = ()) -> None:
-        with self._transaction(synchronous="NORMAL") as run:
+        with self._file.writing(outlasts_power_cut=False) as run:
             for sender in forgotten:
                 run("DELETE FROM received WHERE sender = ?", (sender,))
             for row in received.items():
                 run("INSERT OR REPLACE INTO received VALUES (?, ?)", row)
 
     def mark_newer_release(self, number: int) -> None:
-        with self._transaction() as run:
+        with self._file.writing() as run:
             run("UPDATE owner SET newer_release = ?", (number,))
 
     def add_batch(self, batch: Samples) -> None:
         row = (batch.features.astype(NUMBERS).tobytes(), batch.targets.astype(NUMBERS).tobytes())
-        with self._transaction() as run:
+        with self._file.writing() as run:
             run("INSERT INTO batch (features, targets) VALUES (?, ?)", row)
 
     def close(self) -> None:
-        self._resources.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -132,85 +131,20 @@ class FileStore:
     ) -> None:
         self.close()
 
-    def _begin(self, agent: str) -> None:
-        """Make the tables of a new file; refuse a file of another agent or of another version."""
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            # Without these tables the file is still new: they need not outlast a power cut.
-            with self._transaction(synchronous="NORMAL") as run:
-                for table in TABLES:
-                    run(table)
+    def _check_owner(self, agent: str) -> None:
+        """A new file belongs to the agent that opens it; that of another agent is refused."""
+        with self._file.writing(outlasts_power_cut=False) as run:
+            (owner,) = run("SELECT agent FROM owner").fetchone() or (None,)
+            if owner is None:
                 run("INSERT INTO owner VALUES (?, NULL)", (agent,))
-                run(f"PRAGMA user_version = {VERSION}")
-        elif version != VERSION:
-            raise NetworkError(
-                f"{self._folder}: the state of an agent has version {VERSION}, {NAME} has version {version}; "
-                "run the version of Flockwise that wrote it"
-            )
-        ((owner,),) = self._connection.execute("SELECT agent FROM owner")
-        if owner != agent:
-            raise NetworkError(
-                f"{self._folder}: the state in this folder is that of agent {owner!r}, not of {agent!r}; "
-                "give each agent a folder of its own"
-            )
-
-    @contextmanager
-    def _transaction(
-        self, synchronous: Literal["FULL", "NORMAL"] = "FULL"
-    ) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """All or nothing; when it ends it survives a power cut (FULL) or the end of the process (NORMAL)."""
-        with explained(self._folder):
-            if synchronous != self._synchronous:
-                self._connection.execute(f"PRAGMA synchronous = {synchronous}")
-                self._synchronous = synchronous
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection.execute
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+            elif owner != agent:
+                raise NetworkError(
+                    f"{self._folder}: the state in this folder is that of agent {owner!r}, not of {agent!r}; "
+                    "give each agent a folder of its own"
+                )
 
 
 def _batch(features: bytes, targets: bytes) -> Samples:
     values = np.frombuffer(targets, NUMBERS).astype(np.float64)
     rows = np.frombuffer(features, NUMBERS).astype(np.float64)
     return Samples(rows.reshape(len(values), -1), values)
-
-
-def _connect(folder: Path) -> sqlite3.Connection:
-    """With a write-ahead log that is synced at every commit, so that a commit is one append.
-
-    The file holds samples that were added: nobody but the owner may read it, nor the log, which takes over
-    its mode.
-    """
-    (folder / NAME).touch(mode=0o600)
-    connection = sqlite3.connect(
-        folder / NAME, isolation_level=None, timeout=SECONDS_TO_WAIT_FOR_READERS, check_same_thread=False
-    )
-    connection.execute("PRAGMA fullfsync = ON")
-    connection.execute("PRAGMA journal_mode = WAL")
-    return connection
-
-
-def _locked(folder: Path) -> closing[sqlite3.Connection]:
-    lock = take_lock(folder / LOCK_NAME)
-    if lock is None:
-        raise NetworkError(
-            f"{folder}: the agent in this folder is running already; stop it first, or give each agent a "
-            "folder of its own"
-        )
-    return closing(lock)
-
-
-@contextmanager
-def explained(folder: Path) -> Iterator[None]:
-    """SQLite's errors in our words; they tell of files and tables, never of values."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise NetworkError(
-            f"{folder}: the agent's state cannot be used: {error}; see to the disk (is it full?) and start "
-            "the agent again"
-        ) from error

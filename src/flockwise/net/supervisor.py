@@ -15,8 +15,8 @@ from typing import Any, Final, Self
 
 from flockwise.errors import NetworkError
 from flockwise.files import write_text
+from flockwise.net.database import take_lock
 from flockwise.net.folder import STATE_FOLDER
-from flockwise.net.locks import take_lock
 from flockwise.net.overview import read_status
 
 LOCK_NAME: Final = "up.lock"

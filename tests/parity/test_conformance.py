@@ -1,38 +1,29 @@
-"""What every registered method and engine has to do, and what a method or an engine of one's own can rely on.
+"""What every registered method and engine has to do with every registered loss.
 
-The tests walk the registries: a new method or engine is tested here without a line.
+The tests walk the registries: a new method, engine or loss is tested here without another line.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pytest
 from tests.support import LOSSES, PUBLIC, named, random_problem
 
-from flockwise.data import Samples
 from flockwise.engine import ENGINES, Conditions, RunSettings, simulate
-from flockwise.errors import BudgetSpent, PrivacyError, SimulationError
+from flockwise.errors import PrivacyError, SimulationError
 from flockwise.graph import SimilarityGraph
 from flockwise.method import METHODS, CoordinateDescent, GossipADMM, Prepared, PrivateUpdates
 from flockwise.method.base import label_of
-from flockwise.method.rules import Descent, Edges, Meetings, Outcome, Rounds, Solved
-from flockwise.objective import CollaborativeObjective, Objective, Problem
+from flockwise.method.rules import Descent, Meetings, Rounds, Solved
+from flockwise.objective import Logistic, Objective, Problem
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.guarantee import Guarantee
-from flockwise.privacy.ledger import MemoryLedger
-from flockwise.privacy.messages import decode
-from flockwise.privacy.noise import SimulatedNoise
-from flockwise.privacy.plan import Plan
-from flockwise.privacy.schedule import Schedule
-from flockwise.protocol.conversation import ReleaseRequest, Say
 from flockwise.randomness.clocks import TIME_UNIT
-from flockwise.registry import declared_by
-from flockwise.release.mean import unit_rows
 from flockwise.release.statistic import Misfit
-from flockwise.solve import solve_local_models
 
 BUDGET = Budget(2.0, 1e-3)
 UPDATES = 4
@@ -82,10 +73,11 @@ COMPUTED_AT_ONCE = [name for name, case in CASES.items() if case.rule in AT_ONCE
 LONELY = 0
 
 
-@pytest.fixture(scope="module")
-def problem() -> Problem:
+@lru_cache(typed=True)  # losses without parameters are equal as tuples
+def problem_with(loss: Any) -> Problem:
     """Ten agents, some without samples and one without neighbors; some samples are longer than the bound."""
-    other = random_problem(0, n_agents=10, feature_bound=1.5, l2=0.1)
+    public = {"feature_bound": 1.5, "target_range": (-2.0, 2.0) if loss.metric == "rmse" else None}
+    other = random_problem(0, n_agents=10, loss=loss, l2=0.1, **public)
     weights = np.triu(other.neighbors.to_scipy().toarray())
     weights[LONELY] = 0
     edges = np.argwhere(weights > 0)
@@ -96,6 +88,11 @@ def problem() -> Problem:
     assert graph.isolated.tolist() == [LONELY]
     assert other.exchanged is not other.population
     return Problem(other.population, graph, other.objective)
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return problem_with(Logistic())
 
 
 def plain(models: Any) -> np.ndarray:
@@ -124,8 +121,14 @@ def test_the_walk_covers_every_registered_method():
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("engine", [name for name in ENGINES.names if name != "reference"])
-def test_every_engine_gives_the_events_and_models_of_the_reference(name, engine, problem):
-    case = CASES[name]
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
+def test_every_engine_gives_the_events_and_models_of_the_reference(name, engine, loss):
+    """Or says why the method does not fit the loss."""
+    case, problem = CASES[name], problem_with(loss)
+    for misfit in case.method.misfits(problem.objective):
+        with pytest.raises((PrivacyError, SimulationError), match=re.escape(str(misfit))):
+            case.run(problem, engine)
+        return
     # Up to a time when some clocks still go: they are events, too.
     time: dict[str, Any] = {} if case.rule in AT_ONCE else {"time": 2.5}
     fast, reference = (case.run(problem, each, **time) for each in (engine, "reference"))
@@ -373,195 +376,34 @@ def test_a_part_of_the_agents_runs_elsewhere_as_it_runs_in_the_whole(kind, netwo
         np.testing.assert_array_equal(found[name], expected[name][inside], err_msg=name)
 
 
-# A conversation that releases more than once, as a method of one's own.
-
-
-@dataclass(frozen=True)
-class DirectionsAround:
-    """The mean of y·x/‖x‖ less a public point: the rows of a second look."""
-
-    name: ClassVar[str] = "around"
-    clip: float = 1.0
-
-    def of(self, samples, objective, at=None):
-        rows = unit_rows(*samples)
-        return Rows.of(rows if at is None else rows - at, self.clip)
-
-
-@dataclass(frozen=True)
-class TwoLooks:
-    """Everyone releases its mean direction, then once more around the mean of what it heard."""
-
-    privacy: Budget
-    looks: int = 2
-    granted: int = 2
-    name = "two_looks"
-    label: ClassVar[str] = "two looks"
-    rule: ClassVar[type] = Rounds
-    needs_graph: ClassVar[bool] = True
-    # Of the last run, for the tests: what everyone's gate has written.
-    ledgers: ClassVar[list[MemoryLedger]] = []
-
-    def misfits(self, objective):
-        return iter(())
-
-    def prepare(self, problem, seed):
-        schedule = Schedule.fitting(self.privacy, problem.n_agents, "gaussian", self.granted)
-        self.ledgers[:] = [MemoryLedger(str(agent)) for agent in range(problem.n_agents)]
-        gates = [
-            Gate(schedule.plan_of(agent), ledger, SimulatedNoise(seed, agent))
-            for agent, ledger in enumerate(self.ledgers)
-        ]
-
-        def converse(position, number, weights):
-            center = None
-            for look in range(self.looks):
-                vector = yield ReleaseRequest(DirectionsAround(), center)
-                heard = yield Say(f"look/{look}", vector)
-                center = np.mean([vector, *(heard[other] for other in sorted(heard))], axis=0)
-            return center
-
-        def release(position):
-            samples = Samples(*(part.astype(np.float64) for part in problem.population.samples(position)))
-
-            def answer(request):
-                value = request.statistic.of(samples, problem.objective, request.at)
-                return gates[position].release(value).vector
-
-            return answer
-
-        def collect(results, traffic):
-            models = np.zeros((problem.n_agents, problem.dimension))
-            for position, vector in results.items():
-                models[position] = vector
-            return Outcome(models, np.full(problem.n_agents, self.looks), traffic)
-
-        rule = Rounds(np.arange(problem.n_agents), Edges.of(problem.neighbors), converse, collect, release)
-        guarantee = Guarantee.of(
-            (self.privacy,),
-            mechanism="Gaussian noise, twice",
-            accountant=schedule.plans[0].accountant,
-            plan=schedule.least,
-            dimension=problem.dimension,
-            origins=problem.origins,
-            declared=[declared_by(self) or ""],
-        )
-        return Prepared(
-            rule, CollaborativeObjective(problem), guarantee, lambda models, _: solve_local_models(problem)
-        )
-
-
-@pytest.fixture
-def registered():
-    METHODS.register(TwoLooks)
-    yield METHODS["two_looks"].kind
-    METHODS.unregister("two_looks")
-
-
-@pytest.fixture(scope="module")
-def talkers() -> Problem:
-    """Everyone has samples and neighbors."""
-    other = random_problem(11, n_agents=6, density=0.9, max_samples=1)
-    counts = np.array([2, 5, 3, 4, 1, 6])
-    random = np.random.default_rng(0)
-    features = random.normal(size=(counts.sum(), 3))
-    targets = random.choice([-1.0, 1.0], counts.sum())
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    population = other.population.packed(features, targets, offsets)
-    assert not other.neighbors.isolated.size
-    return Problem(population, other.graph, Objective(max_samples=6))
-
-
-def releases_of(kind) -> np.ndarray:
-    """What everyone's gate let out: agents, releases, coordinates."""
-    return np.array([[decode(entry.payload)[1] for entry in ledger.entries] for ledger in kind.ledgers])
-
-
 @pytest.mark.parametrize("engine", ENGINES.names)
-def test_a_conversation_may_release_twice(registered, engine, talkers):
-    """It never sees samples: its driver answers its requests, by a gate that charges each time."""
-    run = simulate(talkers, registered(BUDGET), engine=engine, seed=SEED)
-    plan = Plan.fitting(BUDGET, "gaussian", 2)
-    assert plan.epsilon_after(1) < plan.epsilon_after(2) <= BUDGET.epsilon
-    for ledger, count in zip(registered.ledgers, talkers.population.sample_counts, strict=True):
-        assert Plan.from_json(ledger.plan) == plan
-        assert [entry.number for entry in ledger.entries] == [1, 2]
-        assert [entry.event.sensitivity for entry in ledger.entries] == [2 / count] * 2
-        assert [entry.event.multiplier for entry in ledger.entries] == list(plan.multipliers)
-    assert run.guarantee is not None
-    assert run.guarantee.epsilon == (BUDGET.epsilon, BUDGET.epsilon)
-    assert run.guarantee.noise_multiplier == pytest.approx(plan.multipliers[0])
-    assert "Sensitivity as declared by tests" in run.guarantee.explain()
-    np.testing.assert_array_equal(plain(run.own_models), solve_local_models(talkers))
-    directed = talkers.neighbors.neighbors.size
-    assert run.settings["vectors_by_stage"] == {"look": 2 * directed}
-    assert run.final.bytes == 2 * directed * 8 * talkers.dimension
-    # What everyone ends with is the mean of what it and its neighbors released the second time.
-    second = releases_of(registered)[:, 1]
-    for agent in range(6):
-        around = [agent, *talkers.neighbors.neighbors_of(agent)[0].tolist()]
-        np.testing.assert_allclose(run.models[agent], second[around].mean(axis=0), rtol=1e-12)
-
-
-def test_both_engines_hold_the_same_conversation(registered, talkers):
-    cpu, reference = (
-        simulate(talkers, registered(BUDGET), engine=name, seed=SEED) for name in ("cpu", "reference")
+@pytest.mark.parametrize("kind", ["cd", "private cd"])
+def test_agents_in_another_order_do_the_same_under_their_numbers(kind, engine):
+    """Arrays go by position and draws by number: the permuted run, but for the order in which sums round."""
+    problem = problem_with(Logistic())
+    order = np.random.default_rng(3).permutation(10)
+    weights = problem.neighbors.to_scipy().toarray()[order][:, order]
+    permuted = Problem(
+        problem.population.select([problem.population.agent_names[agent] for agent in order]),
+        SimilarityGraph.from_scipy(weights, source=PUBLIC),
+        problem.objective,
     )
-    assert_same_events(cpu, reference)
-    np.testing.assert_array_equal(plain(cpu.models), plain(reference.models))
-    assert cpu.guarantee == reference.guarantee
+    expected = partly_run(engine, RULES[kind](problem), Conditions())
+    found = partly_run(engine, replace(RULES[kind](permuted), ids=order), Conditions())
+    for name in ("updates", "next_ticks"):
+        np.testing.assert_array_equal(found[name], expected[name][order], err_msg=name)
+    np.testing.assert_allclose(found["models"], expected["models"][order], rtol=0, atol=1e-12)
+    assert found["third_tick"] == expected["third_tick"]
 
 
-def exact(problem: Problem, agent: int, at: Any) -> np.ndarray:
-    """The mean of the clipped rows, before any noise."""
-    features, targets = problem.population.samples(agent)
-    rows = unit_rows(features, targets) - at
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return (rows / np.maximum(lengths, 1.0)).mean(axis=0)
-
-
-def test_the_seed_reaches_both_releases_and_each_has_noise_of_its_own(registered, talkers):
-    def noises(seed):
-        simulate(talkers, registered(BUDGET), seed=seed)
-        released = releases_of(registered)
-        found = np.empty_like(released)
-        for agent in range(6):
-            around = sorted(talkers.neighbors.neighbors_of(agent)[0].tolist())
-            center = np.mean([released[agent, 0], *released[around, 0]], axis=0)
-            for look, at in enumerate((np.zeros(3), center)):
-                found[agent, look] = released[agent, look] - exact(talkers, agent, at)
-        return found
-
-    first, again, other = noises(1), noises(1), noises(2)
-    np.testing.assert_array_equal(first, again)
-    assert (np.abs(first - other) > 1e-6).all()
-    # In units of its size, the noise of the second release is not that of the first.
-    multiplier = Plan.fitting(BUDGET, "gaussian", 2).multipliers[0]
-    units = first / (2 * multiplier / talkers.population.sample_counts)[:, None, None]
-    assert np.abs(units[:, 0] - units[:, 1]).min() > 1e-6
-    # 36 draws of variance 1: their own is within 1 but with probability 1e-4.
-    assert 0.1 < units.var() < 2
-
-
-def test_a_conversation_cannot_release_more_often_than_was_planned(registered, talkers):
-    with pytest.raises(BudgetSpent, match="all 2 releases of its plan are spent"):
-        simulate(talkers, registered(BUDGET, looks=3))
-
-
-def test_a_conversation_whose_agents_have_no_gate_releases_nothing(registered, talkers):
-    prepared = registered(BUDGET).prepare(talkers, 0)
-    rule = Rounds(prepared.rule.ids, prepared.rule.edges, prepared.rule.converse, prepared.rule.collect)
-    without = Forgetful(BUDGET, replace(prepared, rule=rule))
-    with pytest.raises(PrivacyError, match="asked for a release, and the agent has no gate"):
-        simulate(talkers, without)
-
-
-def test_a_name_that_is_taken_is_refused(registered):
-    @dataclass(frozen=True)
-    class Other(registered):
-        pass
-
-    with pytest.raises(SimulationError, match="there is a method named 'two_looks' already"):
-        METHODS.register(Other)
-    assert METHODS["two_looks"].kind is registered
-    assert label_of("two_looks") == "two looks"
+def test_conversations_go_by_the_numbers_of_agents_too(problem):
+    rule = CASES["lowpass, private"].method.prepare(problem, SEED).rule
+    renumbered = replace(rule, ids=NUMBERS)
+    cpu, reference, other = (
+        ENGINES[engine].start(one, RunSettings())
+        for engine, one in (("cpu", renumbered), ("reference", renumbered), ("cpu", rule))
+    )
+    np.testing.assert_allclose(cpu.result().models, reference.result().models, rtol=0, atol=1e-9)
+    assert cpu.sent(0) == reference.sent(0)
+    # Public noise is drawn by number.
+    assert not np.array_equal(cpu.result().models, other.result().models)

@@ -19,17 +19,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import flockwise.audit
 import flockwise.engine.cpu.descent_run
 import flockwise.privacy.gate
 import flockwise.privacy.plan
-from flockwise.audit import every_attack
+from flockwise.audit import audit_one, every_attack
+from flockwise.audit.gate import SAMPLES
 from flockwise.cli.audit import audit
 from flockwise.data import Population
 from flockwise.method import PrivateUpdates
 from flockwise.objective import Objective
-from flockwise.privacy.audit import audit_one
-from flockwise.privacy.audit.gate import SAMPLES
 from flockwise.privacy.noise import SecureNoise, SimulatedNoise
 from flockwise.randomness.noise import standard_noise
 
@@ -79,7 +77,7 @@ def test_the_honest_audit_never_measures_more_than_is_claimed(tmp_path):
 
 def test_a_leak_ends_the_command_with_code_1(tmp_path, monkeypatch):
     leaky = dataclasses.replace(attack_on("laplace"), noise=ForASum)
-    monkeypatch.setattr(flockwise.audit, "every_attack", lambda *, with_secure_noise: [leaky])
+    monkeypatch.setattr("flockwise.cli.audit.every_attack", lambda *, with_secure_noise: [leaky])
     result, (row,) = run_audit(tmp_path, "--runs", "0.3")
     assert result.exit_code == 1
     assert row["lower_bound"] > row["claimed_epsilon"]
@@ -217,7 +215,7 @@ def test_a_warm_start_outside_the_plan_is_caught(monkeypatch):
 
 def test_a_step_size_that_depends_on_the_data_is_caught(monkeypatch):
     monkeypatch.setattr(Objective, "public_curvature", property(lambda objective: None))
-    assert_caught(attack_on("descent, point or zero", 10))
+    assert_caught(attack_on("descent, sample or zero", 10))
 
 
 # Ratings centered by the user's mean: one of them moves all.

@@ -1,5 +1,17 @@
 """The privacy audit: everything that claims a budget, attacked; what it claims beside what was measured."""
 
+from flockwise.audit.bounds import CONFIDENCE, Attack, Row, Scores, audit_one, epsilon_lower_bound, failed
+from flockwise.audit.gate import GateAttack
 from flockwise.audit.suite import every_attack
 
-__all__ = ["every_attack"]
+__all__ = [
+    "CONFIDENCE",
+    "Attack",
+    "GateAttack",
+    "Row",
+    "Scores",
+    "audit_one",
+    "epsilon_lower_bound",
+    "every_attack",
+    "failed",
+]

@@ -1,22 +1,35 @@
-"""All attacks of the audit: every mechanism, at 1 and at 10 updates, by itself and in the whole pipeline.
+"""All attacks of the audit: every registered mechanism at 1 and 10 updates, by itself and in whole methods.
 
-The ε and δ are chosen for what can be measured: a bound of ε = 1 at δ = 1e-5 shows in one run of thousands,
-and would need millions of them. What a mechanism does wrong at one budget it does wrong at others.
+The registries are walked, so parts from other packages are attacked as well. The ε and δ are chosen for what
+can be measured: a bound of ε = 1 at δ = 1e-5 shows in one run of thousands, and would need millions of them.
+What a mechanism does wrong at one budget it does wrong at others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flockwise.audit.agent import AgentAttack
-from flockwise.audit.descent import DescentAttack
-from flockwise.audit.local_dp import LocalDPAttack
-from flockwise.audit.release_once import ReleaseOnceAttack
-from flockwise.audit.samples import lone_opposites, opposite_labels, opposite_targets, present_or_zero
-from flockwise.privacy.audit import Attack, GateAttack, SupportAttack
-from flockwise.privacy.audit.gate import along_axis, along_diagonal, secure
+from flockwise.audit.bounds import Attack
+from flockwise.audit.gate import GateAttack, along_axis, along_diagonal, opposite_samples, secure
+from flockwise.audit.methods import (
+    DescentAttack,
+    LocalDPAttack,
+    ReleaseOnceAttack,
+    lone_opposites,
+    noisy_gradients,
+    opposite_targets,
+    present_or_zero,
+)
+from flockwise.audit.support import (
+    SupportAttack,
+    numpy_laplace_misfits,
+    philox_gaussian_misfits,
+    philox_laplace_misfits,
+)
 from flockwise.privacy.budget import Budget
-from flockwise.release import ObjectivePerturbation, OutputPerturbation, PointMean
+from flockwise.privacy.mechanisms import MECHANISMS, Mechanism
+from flockwise.privacy.plan import Plan
+from flockwise.release import STATISTICS, OutputPerturbation
 
 DIMENSION = 4
 AXIS, DIAGONAL = along_axis(DIMENSION), along_diagonal(DIMENSION)
@@ -32,53 +45,77 @@ def every_attack(*, with_secure_noise: bool = True) -> list[Attack]:
     return [*_simulated(), *(_secure() if with_secure_noise else ()), *_descents(), *_releases()]
 
 
+def tightest(kind: type[Mechanism], budget: Budget, updates: int, *, on_grid: bool = False) -> str:
+    """Of the accountants that are proven for a mechanism, the one with the least noise."""
+    proven = kind.grid_accountants if on_grid else kind.accountants
+
+    def noise(accountant: str) -> float:
+        plan = Plan.fitting(budget, kind.name, updates, accountant=accountant, on_grid=on_grid)
+        return plan.multipliers[0]
+
+    return min(proven, key=noise)
+
+
 def _simulated() -> Iterator[Attack]:
     """Mechanisms with simulated noise, through the gate."""
-    yield GateAttack("laplace", "laplace", PURE, "basic", 1, 12_000, AXIS)
-    yield GateAttack("l1 clipping", "laplace", LARGER_PURE, "basic", 1, 6_000, DIAGONAL)
-    yield GateAttack("laplace", "laplace", LARGE, "pld", 10, 3_000, AXIS)
-    yield GateAttack("gaussian", "gaussian", LOOSE, "gdp", 1, 50_000, AXIS)
-    yield GateAttack("gaussian", "gaussian", LARGE, "gdp", 10, 3_000, AXIS)
-    yield GateAttack("knorm", "knorm", PURE, "basic", 1, 12_000, PLANE)
-    yield GateAttack("knorm", "knorm", LARGE, "kov", 10, 3_000, PLANE)
+    pair = opposite_samples(PLANE)
+    for kind in MECHANISMS:
+        budget, runs = (PURE, 12_000) if kind.is_pure else (LOOSE, 50_000)
+        yield GateAttack(kind.name, budget, runs, kind.name, None, pair)
+        yield GateAttack(kind.name, LARGE, 3_000, kind.name, tightest(kind, LARGE, 10), pair, updates=10)
+    yield GateAttack("l1 clipping", LARGER_PURE, 6_000, "laplace", "basic", opposite_samples(DIAGONAL))
 
 
 def _secure() -> Iterator[Attack]:
     """What real agents use: exact integer sums and integer noise."""
 
-    def attack(
-        name: str, mechanism: str, budget: Budget, accountant: str, updates: int, runs: int
-    ) -> GateAttack:
-        direction = DIAGONAL if "clipping" in name else AXIS
-        return GateAttack(name, mechanism, budget, accountant, updates, runs, direction, secure, on_grid=True)
+    def attack(name: str, budget: Budget, runs: int, kind: type[Mechanism], updates: int = 1) -> GateAttack:
+        pair = opposite_samples(DIAGONAL if "clipping" in name else AXIS)
+        accountant = None if budget.delta == 0 else tightest(kind, budget, updates, on_grid=True)
+        return GateAttack(
+            name, budget, runs, kind.name, accountant, pair, secure, on_grid=True, updates=updates
+        )
 
-    yield attack("secure laplace", "laplace", PURE, "basic", 1, 6_000)
-    yield attack("secure l1 clipping", "laplace", LARGER_PURE, "basic", 1, 6_000)
-    yield attack("secure laplace", "laplace", LARGE, "kov", 10, 1_000)
-    yield attack("secure gaussian", "gaussian", LOOSE, "zcdp", 1, 10_000)
-    yield attack("secure gaussian", "gaussian", LARGE, "zcdp", 10, 1_000)
-    yield AgentAttack("agent, secure gaussian", "gaussian", LARGE, "zcdp", 10, 1_000, lone_opposites(AXIS))
-    yield SupportAttack("support of integer noise, l1", "laplace", PURE, "basic", 1_500, AXIS)
-    yield SupportAttack("support of integer noise, l2", "gaussian", LOOSE, "zcdp", 1_500, AXIS)
+    for kind in MECHANISMS:
+        if kind.grid_accountants:
+            budget, runs = (PURE, 6_000) if kind.is_pure else (LOOSE, 10_000)
+            yield attack(f"secure {kind.name}", budget, runs, kind)
+            yield attack(f"secure {kind.name}", LARGE, 1_000, kind, 10)
+    yield attack("secure l1 clipping", LARGER_PURE, 6_000, MECHANISMS["laplace"])
+    yield GateAttack(
+        "agent, secure gaussian",
+        LARGE,
+        1_000,
+        "gaussian",
+        "zcdp",
+        lone_opposites(AXIS),
+        secure,
+        on_grid=True,
+        observe=noisy_gradients,
+        updates=10,
+    )
+    of_laplace, of_gaussian = (numpy_laplace_misfits, philox_laplace_misfits), (philox_gaussian_misfits,)
+    pair = opposite_samples(AXIS)
+    yield SupportAttack("support of integer noise, l1", PURE, 1_500, "laplace", pair, of_laplace)
+    yield SupportAttack("support of integer noise, l2", LOOSE, 1_500, "gaussian", pair, of_gaussian)
 
 
 def _descents() -> Iterator[Attack]:
     """Private coordinate descent in the compiled engine."""
-    opposite, diagonal = opposite_targets(AXIS), opposite_targets(DIAGONAL)
+    pair = opposite_targets(AXIS)
     for updates, runs in ((1, 50_000), (10, 20_000)):
-        yield DescentAttack("descent, laplace", "laplace", LOOSE, "pld", updates, runs, opposite)
-        yield DescentAttack("descent, gaussian", "gaussian", LOOSE, "gdp", updates, runs, opposite)
-        yield DescentAttack("descent, knorm", "knorm", LOOSE, "kov", updates, runs, opposite)
-    yield DescentAttack("descent, l1 clipping", "laplace", LARGER_PURE, "basic", 1, 50_000, diagonal)
-    yield DescentAttack("descent, point or zero", "gaussian", LOOSE, "gdp", 10, 20_000, present_or_zero(AXIS))
+        for kind in MECHANISMS:
+            name, accountant = f"descent, {kind.name}", tightest(kind, LOOSE, updates)
+            yield DescentAttack(name, LOOSE, runs, kind.name, accountant, pair, updates=updates)
+    diagonal, present = opposite_targets(DIAGONAL), present_or_zero(AXIS)
+    yield DescentAttack("descent, l1 clipping", LARGER_PURE, 50_000, "laplace", "basic", diagonal)
+    yield DescentAttack("descent, sample or zero", LOOSE, 20_000, "gaussian", "gdp", present, updates=10)
     warm = OutputPerturbation(width=1.0, l2=10.0)
-    yield DescentAttack("descent, warm start", "gaussian", LOOSE, "gdp", 1, 50_000, opposite, warm_start=warm)
+    yield DescentAttack("descent, warm start", LOOSE, 50_000, "gaussian", "gdp", pair, warm_start=warm)
 
 
 def _releases() -> Iterator[Attack]:
-    """Release once, and the baseline that perturbs every point."""
-    labels = opposite_labels(AXIS)
-    yield ReleaseOnceAttack("release once, mean", PointMean(), LOOSE, 50_000, labels)
-    yield ReleaseOnceAttack("release once, output", OutputPerturbation(l2=10.0), LOOSE, 30_000, labels)
-    yield ReleaseOnceAttack("release once, objective", ObjectivePerturbation(l2=10.0), LOOSE, 50_000, labels)
+    """Release once, and the baseline that perturbs every sample."""
+    for kind in STATISTICS:
+        yield ReleaseOnceAttack(f"release once, {kind.name}", LOOSE, 50_000, kind(), AXIS)
     yield LocalDPAttack("local dp", LOOSE, 25_000, AXIS)

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flockwise.audit import every_attack
+from flockwise.audit import CONFIDENCE, Attack, Row, audit_one, every_attack, failed
 from flockwise.cli.console import print_table, progress_bar, say, say_error
 from flockwise.files import write_json
-from flockwise.privacy.audit import CONFIDENCE, Attack, Row, audit_one, failed
 
 
 def audit(

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from flockwise.audit import CONFIDENCE, GateAttack, Scores, audit_one, epsilon_lower_bound, failed
+from flockwise.audit.bounds import lower_limit, upper_limit
+from flockwise.audit.gate import along_axis, along_diagonal, log_likelihoods, opposite_samples
+from flockwise.audit.support import numpy_laplace_misfits, philox_gaussian_misfits, philox_laplace_misfits
 from flockwise.errors import PrivacyError
 from flockwise.privacy import MECHANISMS, Budget, Gaussian, KNorm, Laplace
-from flockwise.privacy.audit import CONFIDENCE, GateAttack, Scores, audit_one, epsilon_lower_bound, failed
-from flockwise.privacy.audit.bounds import lower_limit, upper_limit
-from flockwise.privacy.audit.gate import along_axis, along_diagonal, opposite_points
-from flockwise.privacy.audit.likelihood import log_likelihoods
-from flockwise.privacy.audit.samplers import (
-    numpy_laplace_misfits,
-    philox_gaussian_misfits,
-    philox_laplace_misfits,
-)
 from flockwise.privacy.noise import SimulatedNoise
 from flockwise.randomness.noise import standard_noise
 
@@ -93,8 +89,8 @@ def test_the_likelihood_of_a_run_is_the_sum_over_its_updates():
 
 
 @pytest.mark.parametrize("direction", [along_axis(4), along_diagonal(4)], ids=["axis", "diagonal"])
-def test_neighboring_data_sets_differ_in_one_point(direction):
-    first, second = opposite_points(direction)
+def test_neighboring_data_sets_differ_in_one_sample(direction):
+    first, second = opposite_samples(direction)
     assert (first != second).any(axis=1).tolist() == [True, False, False, False]
     assert np.linalg.norm(direction) == pytest.approx(1.0)
 
@@ -105,7 +101,8 @@ class HalfTheNoise(SimulatedNoise):
 
 
 def test_a_row_of_the_audit_follows_from_its_seed_and_shows_a_leak():
-    honest = GateAttack("laplace", "laplace", Budget(2.0), "basic", 1, 2_000, along_axis(1))
+    pair = opposite_samples(along_axis(1))
+    honest = GateAttack("laplace", Budget(2.0), 2_000, "laplace", "basic", pair)
     row = audit_one(honest, n_rows=3, seed=5, share=0.5)
     assert row == audit_one(honest, n_rows=3, seed=5, share=0.5), "a function of the seed"
     assert row != audit_one(honest, n_rows=3, seed=5, share=0.5, number=1)
@@ -120,7 +117,7 @@ def test_a_row_of_the_audit_follows_from_its_seed_and_shows_a_leak():
     }
     assert 1.0 < row.lower_bound <= 2.0
     assert row.holds
-    leaky = GateAttack("laplace", "laplace", Budget(2.0), "basic", 1, 2_000, along_axis(1), HalfTheNoise)
+    leaky = dataclasses.replace(honest, noise=HalfTheNoise)
     wrong = audit_one(leaky, n_rows=3, seed=5)
     assert failed([row, wrong]) == [wrong]
 

@@ -2,126 +2,114 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
+# The public names, each in the form that type checkers take as public. At run time nothing of it is executed:
+# a name is imported when it is first used, because the privacy package alone starts in a fraction of the time
+# that the compiled engines take.
 if TYPE_CHECKING:
-    from flockwise.agent import Agent, Message
+    from flockwise.agent import Agent as Agent, Message as Message
     from flockwise.data import (
-        Population,
-        linear_classification,
-        load_movielens,
-        population_from_frame,
-        read_population,
+        Population as Population,
+        linear_classification as linear_classification,
+        load_movielens as load_movielens,
+        population_from_frame as population_from_frame,
+        read_population as read_population,
     )
-    from flockwise.engine import ENGINES, Conditions, RunSettings, simulate
-    from flockwise.errors import FlockwiseError
+    from flockwise.engine import (
+        Conditions as Conditions,
+        ENGINES as ENGINES,
+        RunSettings as RunSettings,
+        simulate as simulate,
+    )
+    from flockwise.errors import FlockwiseError as FlockwiseError
     from flockwise.graph import (
-        GRAPHS,
-        GraphSource,
-        SimilarityGraph,
-        angular_graph,
-        complete_graph,
-        knn_graph,
-        profile_graph,
-        random_graph,
-        read_edges,
+        GRAPHS as GRAPHS,
+        GraphSource as GraphSource,
+        SimilarityGraph as SimilarityGraph,
+        angular_graph as angular_graph,
+        complete_graph as complete_graph,
+        knn_graph as knn_graph,
+        profile_graph as profile_graph,
+        random_graph as random_graph,
+        read_edges as read_edges,
     )
     from flockwise.method import (
-        METHODS,
-        CoordinateDescent,
-        Global,
-        GossipADMM,
-        Local,
-        LocalDP,
-        LowPass,
-        ModelPropagation,
-        Prepared,
-        PrivateUpdates,
-        Propagation,
-        PublicModels,
-        ReleaseOnce,
-        WarmStart,
-        descent_update,
-        step,
+        CoordinateDescent as CoordinateDescent,
+        Global as Global,
+        GossipADMM as GossipADMM,
+        Local as Local,
+        LocalDP as LocalDP,
+        LowPass as LowPass,
+        METHODS as METHODS,
+        ModelPropagation as ModelPropagation,
+        Prepared as Prepared,
+        PrivateUpdates as PrivateUpdates,
+        Propagation as Propagation,
+        PublicModels as PublicModels,
+        ReleaseOnce as ReleaseOnce,
+        WarmStart as WarmStart,
+        descent_update as descent_update,
+        step as step,
+    )
+    from flockwise.net.testing import (
+        ManualTime as ManualTime,
+        MemoryNetwork as MemoryNetwork,
+        MemoryStore as MemoryStore,
     )
     from flockwise.objective import (
-        LOSSES,
-        CappedLogistic,
-        CollaborativeObjective,
-        Huber,
-        Logistic,
-        Objective,
-        Problem,
-        Quadratic,
-        Softmax,
+        CappedLogistic as CappedLogistic,
+        CollaborativeObjective as CollaborativeObjective,
+        Huber as Huber,
+        LOSSES as LOSSES,
+        Logistic as Logistic,
+        Objective as Objective,
+        Problem as Problem,
+        Quadratic as Quadratic,
+        Softmax as Softmax,
     )
-    from flockwise.privacy import ACCOUNTANTS, MECHANISMS, Budget, Guarantee, default_delta
-    from flockwise.release import STATISTICS, ObjectivePerturbation, OutputPerturbation, PointMean
-    from flockwise.results import Record, Trajectory, choose_tradeoff
-    from flockwise.solve import solve_local_models, solve_optimum
-    from flockwise.theory import convergence_theory, utility_theory
+    from flockwise.privacy import (
+        ACCOUNTANTS as ACCOUNTANTS,
+        Budget as Budget,
+        Guarantee as Guarantee,
+        MECHANISMS as MECHANISMS,
+        default_delta as default_delta,
+    )
+    from flockwise.privacy.gate import Gate as Gate
+    from flockwise.privacy.ledger import Ledger as Ledger
+    from flockwise.privacy.noise import SecureNoise as SecureNoise
+    from flockwise.privacy.plan import Plan as Plan
+    from flockwise.release import (
+        ObjectivePerturbation as ObjectivePerturbation,
+        OutputPerturbation as OutputPerturbation,
+        PointMean as PointMean,
+        STATISTICS as STATISTICS,
+    )
+    from flockwise.results import (
+        Record as Record,
+        Trajectory as Trajectory,
+        choose_tradeoff as choose_tradeoff,
+    )
+    from flockwise.solve import (
+        choose_l2 as choose_l2,
+        solve_local_models as solve_local_models,
+        solve_optimum as solve_optimum,
+    )
+    from flockwise.theory import convergence_theory as convergence_theory, utility_theory as utility_theory
 
-# Where each name lives. It is imported when it is first used: the privacy package alone starts in a
-# fraction of the time that the compiled engines take.
-_HOMES = {
-    "agent": ("Agent", "Message"),
-    "data": (
-        "Population",
-        "linear_classification",
-        "load_movielens",
-        "population_from_frame",
-        "read_population",
-    ),
-    "engine": ("ENGINES", "Conditions", "RunSettings", "simulate"),
-    "errors": ("FlockwiseError",),
-    "graph": (
-        "GRAPHS",
-        "GraphSource",
-        "SimilarityGraph",
-        "angular_graph",
-        "complete_graph",
-        "knn_graph",
-        "profile_graph",
-        "random_graph",
-        "read_edges",
-    ),
-    "method": (
-        "METHODS",
-        "CoordinateDescent",
-        "Global",
-        "GossipADMM",
-        "Local",
-        "LocalDP",
-        "LowPass",
-        "ModelPropagation",
-        "Prepared",
-        "PrivateUpdates",
-        "Propagation",
-        "PublicModels",
-        "ReleaseOnce",
-        "WarmStart",
-        "descent_update",
-        "step",
-    ),
-    "objective": (
-        "LOSSES",
-        "CappedLogistic",
-        "CollaborativeObjective",
-        "Huber",
-        "Logistic",
-        "Objective",
-        "Problem",
-        "Quadratic",
-        "Softmax",
-    ),
-    "privacy": ("ACCOUNTANTS", "MECHANISMS", "Budget", "Guarantee", "default_delta"),
-    "release": ("STATISTICS", "ObjectivePerturbation", "OutputPerturbation", "PointMean"),
-    "results": ("Record", "Trajectory", "choose_tradeoff"),
-    "solve": ("solve_local_models", "solve_optimum"),
-    "theory": ("convergence_theory", "utility_theory"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+def _homes() -> dict[str, str]:
+    """The module of each public name, read from the imports above."""
+    tree = ast.parse(pkgutil.get_data(__name__, "__init__.py") or b"")
+    [public] = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in public.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+_HOME_OF = _homes()
 __all__ = sorted([*_HOME_OF, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
@@ -134,7 +122,7 @@ def __getattr__(name: str) -> Any:
         except PackageNotFoundError:
             value = "(not installed)"
     elif name in _HOME_OF:
-        value = getattr(importlib.import_module(f"flockwise.{_HOME_OF[name]}"), name)
+        value = getattr(importlib.import_module(_HOME_OF[name]), name)
     else:
         raise AttributeError(f"module 'flockwise' has no attribute {name!r}")
     globals()[name] = value

@@ -1,10 +1,17 @@
 """The names that users may build on: adding or removing one is a decision, not an accident."""
 
+import ast
 import importlib.metadata
+import os
+import re
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import flockwise
+
+SOURCE = Path(flockwise.__file__).parent
 
 SURFACE = {
     "ACCOUNTANTS",
@@ -17,16 +24,21 @@ SURFACE = {
     "ENGINES",
     "FlockwiseError",
     "GRAPHS",
+    "Gate",
     "Global",
     "GossipADMM",
     "GraphSource",
     "Guarantee",
     "Huber",
     "LOSSES",
+    "Ledger",
     "Local",
     "LocalDP",
     "Logistic",
     "LowPass",
+    "ManualTime",
+    "MemoryNetwork",
+    "MemoryStore",
     "MECHANISMS",
     "METHODS",
     "Message",
@@ -34,6 +46,7 @@ SURFACE = {
     "Objective",
     "ObjectivePerturbation",
     "OutputPerturbation",
+    "Plan",
     "PointMean",
     "Population",
     "Prepared",
@@ -46,12 +59,14 @@ SURFACE = {
     "ReleaseOnce",
     "RunSettings",
     "STATISTICS",
+    "SecureNoise",
     "SimilarityGraph",
     "Softmax",
     "Trajectory",
     "WarmStart",
     "__version__",
     "angular_graph",
+    "choose_l2",
     "choose_tradeoff",
     "complete_graph",
     "convergence_theory",
@@ -90,3 +105,48 @@ def test_the_version_is_that_of_the_installed_package():
 def test_the_privacy_package_starts_without_the_engines():
     code = "import sys, flockwise.privacy.gate; sys.exit('numba' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_public_names_are_found_without_a_folder_of_files(tmp_path):
+    """They are read from the package's own source: a zip archive has it as well as a wheel."""
+    with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
+        archive.write(SOURCE / "__init__.py", "flockwise/__init__.py")
+    code = "import flockwise; print(flockwise.__file__, *flockwise.__all__)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "package.zip")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    place, *names = done.stdout.split()
+    assert str(tmp_path) in place
+    assert names == flockwise.__all__
+
+
+def words_of_refusals():
+    """Every text that a raise statement or a misfit is made of."""
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            is_misfit = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Misfit"
+            if is_misfit or isinstance(node, ast.Raise | ast.Yield):
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        yield part.value
+
+
+def test_every_class_and_function_that_an_error_message_recommends_is_public():
+    """A word such as PublicModels or choose_l2( that is defined in the package can be imported from it."""
+    defined = {
+        node.name
+        for file in SOURCE.rglob("*.py")
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
+    }
+    written = re.compile(r"(?<![.\w])([A-Z][a-z]+[A-Z]\w*|[A-Z]\w*(?=[.(])|[a-z]\w*(?=\())")
+    recommended = {name for words in words_of_refusals() for name in written.findall(words)} & defined
+    recommended -= {"MovieLens"}  # the data set, not the class
+    assert {"PublicModels", "Trajectory", "choose_l2"} <= recommended
+    assert recommended <= set(flockwise.__all__)
+
+
+def test_in_memory_parts_for_tests_of_other_programs_are_public():
+    network, time, store = flockwise.MemoryNetwork(), flockwise.ManualTime(), flockwise.MemoryStore()
+    assert {type(part).__module__ for part in (network, time, store)} == {"flockwise.net.memory"}

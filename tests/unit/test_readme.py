@@ -1,5 +1,6 @@
 """The Python in the documents runs as it stands."""
 
+import pkgutil
 import re
 import shutil
 from pathlib import Path
@@ -16,6 +17,15 @@ def test_every_name_that_the_documents_use_is_public():
     used = {name for page in pages for name in re.findall(r"\bfw\.(\w+)", page.read_text())}
     assert used
     assert used <= set(flockwise.__all__)
+
+
+def test_every_module_and_name_that_the_documents_spell_out_exists():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    text = "\n".join(page.read_text() for page in pages)
+    paths = {path.rstrip(".") for path in re.findall(r"\bflockwise((?:\.[A-Za-z_]\w*)+)", text)}
+    files = {path for path in paths if path.rpartition(".")[2] in ("toml", "service", "py", "sqlite")}
+    for path in sorted(paths - files):
+        assert pkgutil.resolve_name(f"flockwise{path}") is not None
 
 
 def test_the_private_lines_run(capsys):

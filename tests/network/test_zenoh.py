@@ -12,7 +12,7 @@ from tests.network.world import Recorder
 from flockwise.errors import NetworkError
 from flockwise.net.identity import TlsFiles
 from flockwise.net.zenoh_link import Arrival
-from flockwise.net.zenoh_settings import Neighborhoods, check_host, endpoint, session_settings
+from flockwise.net.zenoh_settings import NeighborHost, check_host, endpoint, session_settings
 
 HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
 EDGES = [("anna", "ada"), ("anna", "ben"), ("ben", "carl"), ("ada", "carl")]
@@ -101,14 +101,10 @@ def test_a_new_session_gives_up_the_old_one_and_takes_the_same_port(tmp_path):
 
 class TestSettings:
     FILES = TlsFiles.of
-    NEIGHBORS = Neighborhoods(
-        {"east": "10.0.0.2:7447"}, {"east": frozenset({"ben"})}, {"east": frozenset({"anna"})}
-    )
 
     def settings(self, tmp_path):
-        return session_settings(
-            keys_of("north"), "10.0.0.1:7447", TlsFiles.of(tmp_path), self.NEIGHBORS, MAX_BYTES
-        )
+        hosts = {"east": NeighborHost("10.0.0.2:7447", {"ben"}, {"anna"})}
+        return session_settings(keys_of("north"), "10.0.0.1:7447", TlsFiles.of(tmp_path), hosts, MAX_BYTES)
 
     def test_zenoh_accepts_them(self, tmp_path):
         zenoh.Config.from_json5(json.dumps(self.settings(tmp_path)))

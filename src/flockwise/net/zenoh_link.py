@@ -1,23 +1,19 @@
 """The real network of a host: one zenoh session for all its agents, in peer mode, over mutual TLS.
 
 There is no server: a host dials the hosts of its agents' neighbors and nobody else. Agents of the same
-host hear each other without a detour, and still through their intake. What a session may do is fixed
-when it opens, so that new neighbors mean a new session; whatever is lost meanwhile is made up for by the
-greetings that follow.
+host hear each other directly, and still through their intake. What a session may do is fixed when it
+opens, so new neighbors mean a new session; greetings make up for messages that are lost meanwhile.
 
-Nothing that zenoh delivers is trusted here beyond the host that it came from. What an agent is called,
-what it signed and what it says is for the intake to judge.
+Of what zenoh delivers, only the host that it came from is trusted here. The intake judges names,
+signatures and contents.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import secrets
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -27,22 +23,22 @@ from flockwise.net.inbox import Inbox
 from flockwise.net.metrics import Traffic
 from flockwise.net.roster import Place
 from flockwise.net.transport import Listener
-from flockwise.net.zenoh_ear import CAPACITY, Ear
-from flockwise.net.zenoh_settings import LEASE_MS, Keys, Neighborhoods, check_host, session_settings
+from flockwise.net.zenoh_session import Session
+from flockwise.net.zenoh_settings import LEASE_MS, Keys, NeighborHost, check_host, session_settings
 
 try:
     import zenoh
 except ImportError as error:
     raise MissingExtra("a real network", "net") from error
 
-# Of one sender, how many messages may wait for the loop: more than a neighbor sends in the time that a busy
-# host may take, and a bound on the memory that it can claim.
+# How many messages of one sender may wait for the loop: more than a neighbor sends while a busy host is
+# late, and a bound on the memory that it can take.
 SHARE: Final = 64
 # An agent of this host is trusted, and greets all its neighbors at once.
 LOCAL_SHARE: Final = 2**20
-# A host has one session, and for a while the one before it; it cannot make this one remember more.
+# A host has one session, and for a while the one before it. No more are remembered.
 MOST_SESSIONS: Final = 4
-# Stands for the session of an agent that is heard, although no session says that it is there.
+# In place of a session, for an agent that is heard although no session says that it is up.
 HEARD: Final = b""
 ON_THE_WAY: Final = 2 * LEASE_MS / 1000  # seconds
 LONGEST_SILENCE: Final = 90.0  # seconds: an agent that is up greets its neighbors three times in it
@@ -50,12 +46,12 @@ LONGEST_SILENCE: Final = 90.0  # seconds: an agent that is up greets its neighbo
 NAMES_IN_KEY: Final = {"model": 1, "to": 2, "alive": 2}
 
 Kind: TypeAlias = Literal["model", "greeting", "up", "down"]
-# Tells the host's log what happened to its links: a word for it, and whom it concerns.
+# Logs an event of a connection, with fields.
 Note: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 
 class Arrival(NamedTuple):
-    """Something for the agents of this host; `receiver` is None for all that listen to the sender."""
+    """A message or a change of presence; `receiver` is None for all agents that listen to the sender."""
 
     kind: Kind
     sender: str
@@ -64,7 +60,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass
-class _Plug:
+class _AttachedAgent:
     listener: Listener
     neighbors: frozenset[str]
 
@@ -73,8 +69,8 @@ class ZenohLink:
     """A switchboard whose agents reach those of other hosts.
 
     listen: where this host is reached, as host:port.
-    max_bytes: of the longest message that anyone may send; of a longer one only the beginning is looked at.
-    note: told of links that come and go, and of strangers.
+    max_bytes: of the longest message that anyone may send; a longer one is cut off.
+    note: called when connections come and go, and for strangers.
     """
 
     def __init__(
@@ -89,7 +85,7 @@ class ZenohLink:
     ) -> None:
         self.host = check_host(host)
         self.traffic = Traffic()
-        # Links to hosts that the roster does not name: they are heard by nobody and hear nothing.
+        # Connections of hosts that the roster does not name. They can neither send nor hear anything.
         self.strangers = 0
         self._dropped: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._keys = Keys(network, host)
@@ -98,15 +94,15 @@ class ZenohLink:
         self._max_bytes = max_bytes
         self._note = note
         self._places: dict[str, Place] = {}
-        self._plugs: dict[str, _Plug] = {}
+        self._attached: dict[str, _AttachedAgent] = {}
         self._audience: dict[str, list[str]] = {}
         self._neighboring: frozenset[str] = frozenset()  # hosts
-        # Agents of other hosts that are there, each with the sessions of its host that say so, oldest first.
+        # Agents of other hosts that are up, each with the sessions of its host that say so, oldest first.
         self._remote_up: dict[str, dict[bytes, None]] = {}
-        # When they went, and when those were last heard that no session says are there; by the loop's clock.
+        # By the loop's clock: when agents went down, and when those in HEARD were last heard.
         self._gone_at: dict[str, float] = {}
         self._heard_at: dict[str, float] = {}
-        self._session: _Session | None = None
+        self._session: Session | None = None
         self._local: Inbox[Arrival] | None = None
         self._changing = asyncio.Lock()
         self._counting = threading.Lock()
@@ -123,25 +119,25 @@ class ZenohLink:
         for name in names:
             if name not in self._places:
                 raise NetworkError(f"agent {agent!r}: nothing says on which host its neighbor {name!r} runs")
-        before = self._plugs.get(agent)
+        before = self._attached.get(agent)
         known = frozenset[str]() if before is None else before.neighbors
-        self._plugs[agent] = _Plug(listener, names)
+        self._attached[agent] = _AttachedAgent(listener, names)
         self._set_audience(agent, known, names)
         for other in sorted(names - known):
             if other in self._remote_up:
                 self._hand_over(Arrival("up", other, agent))
-            elif other in self._plugs and agent in self._plugs[other].neighbors:
+            elif other in self._attached and agent in self._attached[other].neighbors:
                 self._hand_over(Arrival("up", other, agent))
                 self._hand_over(Arrival("up", agent, other))
 
     def detach(self, agent: str) -> None:
         """Take an agent out; its neighbors see it go."""
-        plug = self._plugs.pop(agent)
-        self._set_audience(agent, plug.neighbors, frozenset())
+        attached = self._attached.pop(agent)
+        self._set_audience(agent, attached.neighbors, frozenset())
         if self._session is not None:
             self._session.withdraw(agent)
-        for other in sorted(plug.neighbors & self._plugs.keys()):
-            if agent in self._plugs[other].neighbors:
+        for other in sorted(attached.neighbors & self._attached.keys()):
+            if agent in self._attached[other].neighbors:
                 self._hand_over(Arrival("down", agent, other))
 
     def publish(self, sender: str, data: bytes) -> None:
@@ -151,40 +147,32 @@ class ZenohLink:
             self._count_out(data)
 
     def send(self, sender: str, receiver: str, data: bytes) -> None:
-        if receiver in self._plugs:
+        if receiver in self._attached:
             self._hand_over(Arrival("greeting", sender, receiver, data))
         elif self._session is not None:
             self._session.send(sender, receiver, data)
             self._count_out(data)
 
     async def refresh(self) -> bool:
-        """Open the session, or open it anew if its agents have other neighbors now; whether it did."""
+        """Open a session, or a new one if agents have other neighbors now. Returns whether it did."""
         async with self._changing:
-            self._local = self._local or self._inbox(self._deliver, LOCAL_SHARE)
-            neighborhoods = self._neighborhoods()
-            self._neighboring = frozenset(neighborhoods.addresses)
-            wanted = session_settings(self._keys, self._listen, self._files, neighborhoods, self._max_bytes)
+            hosts = self._neighbor_hosts()
+            self._neighboring = frozenset(hosts)
+            wanted = session_settings(self._keys, self._listen, self._files, hosts, self._max_bytes)
             if self._session is not None and self._session.settings == wanted:
-                self._session.announce(self._plugs)
+                self._session.announce(self._attached)
                 self._forget_the_silent()
                 return False
             await self._close_session()
-            inbox = self._inbox(self._deliver_from_outside, SHARE)
-            session = _Session(wanted, self._keys, self._receiver(inbox), self._link_changed)
+            inbox = Inbox(asyncio.get_running_loop(), self._deliver_from_outside, share=SHARE)
+            session = Session(wanted, self._keys, inbox, self._receiver(inbox), self._link_changed)
             try:
-                await asyncio.to_thread(session.open)
+                await asyncio.to_thread(session.open, tuple(self._attached))
             except zenoh.ZError as error:
                 raise NetworkError(
                     f"host {self.host!r} cannot listen at {self._listen!r}: {error}"
                 ) from error
-            session.inbox = inbox
-            try:
-                await asyncio.to_thread(session.declare, tuple(self._plugs))
-            except BaseException:
-                await asyncio.to_thread(session.close)
-                raise
-            session.listen(asyncio.get_running_loop())
-            session.keep(self._plugs)
+            session.listen(self._attached)
             self._session = session
             return True
 
@@ -197,53 +185,39 @@ class ZenohLink:
                 self._local = None
 
     def dropped(self, agent: str) -> Counter[str]:
-        """Messages for this agent that went no further than here, by reason."""
+        """Messages for this agent that were dropped here, by reason."""
         with self._counting:
             return Counter(self._dropped[agent])
-
-    @property
-    def neighbors_up(self) -> frozenset[str]:
-        """Agents of other hosts that are there."""
-        return frozenset(self._remote_up)
-
-    def _inbox(self, deliver: Callable[[Arrival], None], share: int) -> Inbox[Arrival]:
-        return Inbox(asyncio.get_running_loop(), deliver, share=share)
 
     async def _close_session(self) -> None:
         session, self._session = self._session, None
         if session is None:
             return
-        session.inbox.close()
         session.stop_listening()
         await asyncio.to_thread(session.close)
         for agent, sessions in sorted(self._remote_up.items()):
             for name in list(sessions):
                 self._deliver(Arrival("down", agent, data=name))
 
-    def _neighborhoods(self) -> Neighborhoods:
-        addresses: dict[str, str] = {}
-        theirs: defaultdict[str, set[str]] = defaultdict(set)
-        ours: defaultdict[str, set[str]] = defaultdict(set)
-        for agent, plug in self._plugs.items():
-            for neighbor in plug.neighbors:
+    def _neighbor_hosts(self) -> dict[str, NeighborHost]:
+        hosts: dict[str, NeighborHost] = {}
+        for agent, attached in self._attached.items():
+            for neighbor in attached.neighbors:
                 place = self._places[neighbor]
                 if place.host == self.host:
                     continue
-                if addresses.setdefault(place.host, place.address) != place.address:
+                known = hosts.setdefault(place.host, NeighborHost(place.address))
+                if known.address != place.address:
                     raise NetworkError(
-                        f"host {place.host!r} has two addresses in the rosters, {addresses[place.host]!r} "
+                        f"host {place.host!r} has two addresses in the rosters, {known.address!r} "
                         f"and {place.address!r}; have the authority sign rosters that agree"
                     )
-                theirs[place.host].add(neighbor)
-                ours[place.host].add(agent)
-        return Neighborhoods(
-            addresses,
-            {host: frozenset(names) for host, names in theirs.items()},
-            {host: frozenset(names) for host, names in ours.items()},
-        )
+                known.theirs.add(neighbor)
+                known.ours.add(agent)
+        return hosts
 
     def _set_audience(self, agent: str, before: frozenset[str], now: frozenset[str]) -> None:
-        """Who on this host listens to whom, wherever that one is."""
+        """Note which agents of this host listen to a neighbor, wherever that neighbor is."""
         for neighbor in before - now:
             self._audience[neighbor].remove(agent)
             if not self._audience[neighbor]:
@@ -254,7 +228,7 @@ class ZenohLink:
     def _hand_over(self, arrival: Arrival) -> None:
         """To an agent of this host, once the present call is done: agents do not call each other."""
         if self._local is None:
-            self._local = self._inbox(self._deliver, LOCAL_SHARE)
+            self._local = Inbox(asyncio.get_running_loop(), self._deliver, share=LOCAL_SHARE)
         if not self._local.put(arrival.sender, arrival):
             self._drop("flooded", arrival.sender, arrival.receiver)
 
@@ -263,10 +237,10 @@ class ZenohLink:
         self.traffic.bytes_out += len(data)
 
     def _drop(self, reason: str, sender: str, receiver: str | None) -> None:
-        """Called from any thread. Names that are made up are not remembered: there is no end of them."""
+        """Called from any thread. Receivers that are made up are not counted: they could fill the memory."""
         with self._counting:
             for agent in self._receivers(sender, receiver):
-                if agent in self._plugs:
+                if agent in self._attached:
                     self._dropped[agent][reason] += 1
 
     def _receivers(self, sender: str, receiver: str | None) -> tuple[str, ...]:
@@ -277,14 +251,14 @@ class ZenohLink:
             self.traffic.messages_in += 1
             self.traffic.bytes_in += len(arrival.data)
             if arrival.sender not in self._remote_up or arrival.sender in self._heard_at:
-                self._note_a_sign_of_life(arrival.sender)
+                self._note_heard(arrival.sender)
         self._deliver(arrival)
 
-    def _note_a_sign_of_life(self, agent: str) -> None:
-        """Who speaks is there, also if zenoh says it went.
+    def _note_heard(self, agent: str) -> None:
+        """An agent that is heard is up, even if zenoh says that it is down.
 
-        It does so where a host opened its session anew while others could not be reached. What was on its
-        way when an agent went is no sign of life.
+        zenoh does so if a host opened a new session while others could not be reached. A message that was on
+        its way when the agent went down does not count.
         """
         now = asyncio.get_running_loop().time()
         if agent in self._places and now > self._gone_at.get(agent, 0.0) + ON_THE_WAY:
@@ -298,24 +272,24 @@ class ZenohLink:
                 self._deliver(Arrival("down", agent, data=HEARD))
 
     def _deliver(self, arrival: Arrival) -> None:
-        """In the loop: to whom it concerns. Everything is looked up anew, for agents come and go."""
+        """In the loop, to its receivers. Everything is looked up again, for agents come and go."""
         kind, sender, receiver, data = arrival
         is_remote = kind in ("up", "down") and receiver is None
         if is_remote and not self._is_news(sender, kind == "up", data):
             return
         for agent in self._receivers(sender, receiver):
-            plug = self._plugs.get(agent)
-            if plug is None:
+            attached = self._attached.get(agent)
+            if attached is None:
                 continue
             if kind == "model":
-                plug.listener.on_published(sender, data)
+                attached.listener.on_published(sender, data)
             elif kind == "greeting":
-                plug.listener.on_greeting(sender, data)
-            elif sender in plug.neighbors:
-                plug.listener.on_presence(sender, kind == "up")
+                attached.listener.on_greeting(sender, data)
+            elif sender in attached.neighbors:
+                attached.listener.on_presence(sender, kind == "up")
 
     def _is_news(self, agent: str, is_up: bool, session: bytes) -> bool:
-        """Note that an agent of another host is there, or is not; whether it was otherwise before."""
+        """Note that an agent of another host is up or down. Returns whether that is a change."""
         was_up = agent in self._remote_up
         sessions = self._remote_up.setdefault(agent, {})
         if is_up:
@@ -333,7 +307,7 @@ class ZenohLink:
         return bool(sessions) != was_up
 
     def _receiver(self, inbox: Inbox[Arrival]) -> Callable[[zenoh.Sample], None]:
-        """What is called with everything that comes from other hosts, also by zenoh's threads."""
+        """A function for everything that comes from other hosts; zenoh's threads call it, too."""
         here, places, max_bytes = self.host, self._places, self._max_bytes
         is_put = zenoh.SampleKind.PUT
 
@@ -348,8 +322,7 @@ class ZenohLink:
             if kind == "alive":
                 if place is not None and place.host == host != here:
                     word = "up" if sample.kind == is_put else "down"
-                    arrival = Arrival(word, sender, data=names[1].encode())
-                    inbox.put(f"{sender} is there", arrival)
+                    inbox.put(f"{sender} is up", Arrival(word, sender, data=names[1].encode()))
                 return
             receiver = names[0] if kind == "to" else None
             if place is not None and place.host != host:
@@ -363,108 +336,15 @@ class ZenohLink:
         return receive
 
     def _queue_of(self, sender: str, receiver: str | None) -> str:
-        """Whose share of the inbox a message takes: one per tie, and one for all who have none here."""
+        """Which share of the inbox a message takes: one per edge, and one for all without an edge here."""
         if receiver is None:
             return sender if sender in self._audience else ""
-        plug = self._plugs.get(receiver)
-        return f"{sender} to {receiver}" if plug is not None and sender in plug.neighbors else ""
+        attached = self._attached.get(receiver)
+        return f"{sender} to {receiver}" if attached is not None and sender in attached.neighbors else ""
 
     def _link_changed(self, event: zenoh.LinkEvent) -> None:
-        host = event.link.auth_identifier
-        is_known = host in self._neighboring
-        is_new = event.kind == zenoh.SampleKind.PUT
-        if is_new and not is_known:
-            self.strangers += 1
-        word = ("link" if is_known else "stranger") if is_new else "link lost"
+        host, word = event.link.auth_identifier, "link lost"
+        if event.kind == zenoh.SampleKind.PUT:
+            word = "link" if host in self._neighboring else "stranger"
+            self.strangers += word == "stranger"
         self._note(word, {"host": host, "address": event.link.dst})
-
-
-class _Session:
-    """One zenoh session and what is declared in it; lives as long as its settings do."""
-
-    inbox: Inbox[Arrival]
-
-    def __init__(
-        self,
-        settings: dict[str, Any],
-        keys: Keys,
-        receive: Callable[[zenoh.Sample], None],
-        link_changed: Callable[[zenoh.LinkEvent], None],
-    ) -> None:
-        self.settings = settings
-        self._name = secrets.token_hex(8)
-        self._keys = keys
-        self._receive = receive
-        self._ear: Ear | None = None
-        self._messages: list[zenoh.Subscriber[Any]] = []
-        # In zenoh's own threads: the default would be one more thread for each subscription.
-        self._link_changed = zenoh.handlers.Callback(link_changed, indirect=False)
-        self._presence_changed = zenoh.handlers.Callback(receive, indirect=False)
-        self._publishers: dict[str, zenoh.Publisher] = {}
-        self._tokens: dict[str, zenoh.LivelinessToken] = {}
-        # Declarations end when nobody holds them any more.
-        self._held: list[Any] = []
-
-    def open(self) -> None:
-        self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(self.settings)))
-
-    def declare(self, agents: Iterable[str]) -> None:
-        """First the ears, then the voices: who sees an agent come up may greet it at once."""
-        session, hold = self._session, self._held.append
-        hold(session.info.declare_link_events_listener(self._link_changed, history=True))
-        self._messages = [
-            session.declare_subscriber(
-                key, zenoh.handlers.FifoChannel(CAPACITY), allowed_origin=zenoh.Locality.REMOTE
-            )
-            for key in self._keys.all_messages
-        ]
-        alive = self._keys.all_alive
-        hold(session.liveliness().declare_subscriber(alive, self._presence_changed, history=True))
-        self.announce(agents)
-
-    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """To what was declared; in the loop's own thread."""
-        self._ear = Ear(loop, self._messages, self._receive)
-
-    def stop_listening(self) -> None:
-        if self._ear is not None:
-            self._ear.close()
-
-    def announce(self, agents: Iterable[str]) -> None:
-        """Give a voice to those who have none yet."""
-        for agent in sorted(set(agents) - self._tokens.keys()):
-            self._publishers[agent] = self._session.declare_publisher(
-                self._keys.model(agent),
-                congestion_control=zenoh.CongestionControl.DROP,
-                allowed_destination=zenoh.Locality.REMOTE,
-            )
-            key = self._keys.alive(agent, self._name)
-            self._tokens[agent] = self._session.liveliness().declare_token(key)
-
-    def keep(self, agents: Iterable[str]) -> None:
-        """Take the voice from those who left meanwhile."""
-        for agent in sorted(self._tokens.keys() - set(agents)):
-            self.withdraw(agent)
-
-    def withdraw(self, agent: str) -> None:
-        token, publisher = self._tokens.pop(agent, None), self._publishers.pop(agent, None)
-        if token is not None:
-            token.undeclare()
-        if publisher is not None:
-            publisher.undeclare()
-
-    def publish(self, agent: str, data: bytes) -> bool:
-        publisher = self._publishers.get(agent)
-        if publisher is not None:
-            publisher.put(data)
-        return publisher is not None
-
-    def send(self, agent: str, neighbor: str, data: bytes) -> None:
-        self._session.put(
-            self._keys.greeting(agent, neighbor), data, allowed_destination=zenoh.Locality.REMOTE
-        )
-
-    def close(self) -> None:
-        """A host that cannot be reached, or hangs, is not waited for: zenoh gives up after 10 seconds."""
-        with suppress(zenoh.ZError):
-            self._session.close()

@@ -1,26 +1,26 @@
-"""How a host's zenoh session is set up: whom it dials, whom it lets in, and what each may say.
+"""The settings of a host's zenoh session: which hosts it dials and lets in, and what each may send.
 
-Who a peer is, zenoh takes from its certificate: the common name is the host's. What a host may say is
-told by the key: everything that it publishes lies below its own name, so that one rule per neighboring
-host is enough, and a host that speaks for an agent of another one is found out by the key alone.
+zenoh takes the name of a host from its certificate: it is the common name. Everything that a host publishes
+lies below its own name. So one rule per neighboring host is enough, and the key alone shows a host that
+sends for an agent of another one.
 
     flockwise/NETWORK/HOST/model/AGENT          what an agent publishes
     flockwise/NETWORK/HOST/to/NEIGHBOR/AGENT    a greeting
-    flockwise/NETWORK/HOST/alive/AGENT/SESSION  there while the agent is (a liveliness token)
+    flockwise/NETWORK/HOST/alive/AGENT/SESSION  exists while the agent is up (a liveliness token)
 
 The kind comes before the agent: for every message zenoh looks through all that is declared beside its key,
-and the tokens, one per agent, are the only ones who are many. A host that opens its session anew has two of
-them for a while: the end of the old one may be noticed after the new one has come.
+and only the tokens, one per agent, are many. A host that opens a new session has two tokens per agent for a
+while: others may notice the end of the old one after the new one has come.
 
-The default is to deny. Everyone listens to everything, in two subscriptions, however many agents there
-are; and a host is sent only what concerns its own agents, models of their neighbors and greetings to
-them. So nobody learns from what others subscribe to who else is neighbor to whom.
+The default is to deny. All hosts subscribe to everything, twice, however many agents there are. But a host
+is sent only the models of its agents' neighbors and greetings to its agents. So subscriptions do not show
+which agents are neighbors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flockwise.errors import NetworkError
@@ -28,24 +28,23 @@ from flockwise.net.identity import TlsFiles
 from flockwise.net.names import check_name, split_address
 
 PREFIX: Final = "flockwise"
-LEASE_MS: Final = 10_000  # a peer that hangs is given up after so long
+LEASE_MS: Final = 10_000  # after so long zenoh drops a peer that hangs
 RETRY: Final = {"period_init_ms": 100, "period_max_ms": 2_000, "period_increase_factor": 2.0}
 LISTEN_TIMEOUT_MS: Final = 5_000  # a port may be held for a moment by the session before
 BATCHES_IN_QUEUE: Final = 16  # of 64 kB and per link: more than any burst that a host sends at once
 MICROSECONDS_BEFORE_DROP: Final = 500
 LEAST_MESSAGE_LIMIT: Final = 2**16  # zenoh delivers anything below one batch in any case
-SECOND_LINK: Final = 2
 SPEAKING: Final = ["put", "liveliness_token"]
 LISTENING: Final = ["declare_subscriber", "liveliness_query", "declare_liveliness_subscriber"]
 
 
 @dataclass(frozen=True)
-class Neighborhoods:
-    """Who on this host talks with whom elsewhere: per other host, its agents and ours that are neighbors."""
+class NeighborHost:
+    """Another host: its address, and its agents and ours that are neighbors of each other."""
 
-    addresses: Mapping[str, str]
-    theirs: Mapping[str, frozenset[str]]
-    ours: Mapping[str, frozenset[str]]
+    address: str
+    theirs: set[str] = field(default_factory=set)
+    ours: set[str] = field(default_factory=set)
 
 
 class Keys:
@@ -72,7 +71,7 @@ class Keys:
 
     @property
     def all_messages(self) -> tuple[str, ...]:
-        """What to listen to. It has a place for any name: stolen ones shall arrive, to be counted."""
+        """What to subscribe to: messages under any name. Those under stolen names arrive, and are counted."""
         return f"{self._root}/*/model/*", f"{self._root}/*/to/*/*"
 
     @property
@@ -83,8 +82,8 @@ class Keys:
 def check_host(host: str) -> str:
     """The name, if a host may have it.
 
-    zenoh trusts the public authorities of the web besides the network's own when it dials, and they certify
-    any domain to its owner. A name without a dot is nobody's domain.
+    When zenoh dials, it trusts the public authorities of the web besides the network's own, and they certify
+    any domain to its owner. A name without a dot is not a domain.
     """
     check_name(host, "host")
     if "." in host:
@@ -100,10 +99,10 @@ def endpoint(address: str) -> str:
 
 
 def session_settings(
-    keys: Keys, listen: str, files: TlsFiles, neighborhoods: Neighborhoods, max_bytes: int
+    keys: Keys, listen: str, files: TlsFiles, hosts: Mapping[str, NeighborHost], max_bytes: int
 ) -> dict[str, Any]:
-    """zenoh's configuration. Both ends of a link dial: either may be the one that cannot be reached."""
-    dialled = sorted({endpoint(address) for address in neighborhoods.addresses.values()})
+    """zenoh's configuration. Both ends of a connection dial: either may be the one that cannot be reached."""
+    dialled = sorted({endpoint(host.address) for host in hosts.values()})
     return {
         "mode": "peer",
         "listen": {
@@ -118,9 +117,9 @@ def session_settings(
         "adminspace": {"enabled": False},
         "transport": {
             "shared_memory": {"enabled": False},
-            # With more than one, zenoh asks for a proof that a second link comes from the same session. With
-            # one it does not, and whoever knows a session's identifier takes over the rights of its host.
-            "unicast": {"max_links": SECOND_LINK, "max_sessions": 4 * len(neighborhoods.addresses) + 16},
+            # With two links, zenoh asks for a proof that the second one comes from the same session. With one
+            # it does not, and anybody who knows a session's identifier takes over the rights of its host.
+            "unicast": {"max_links": 2, "max_sessions": 4 * len(hosts) + 16},
             "link": {
                 "protocols": ["tls"],
                 "tls": _tls(files),
@@ -134,7 +133,7 @@ def session_settings(
                 "rx": {"max_message_size": max(2 * max_bytes, LEAST_MESSAGE_LIMIT)},
             },
         },
-        "access_control": _access_control(keys, neighborhoods),
+        "access_control": _access_control(keys, hosts),
     }
 
 
@@ -152,12 +151,11 @@ def _tls(files: TlsFiles) -> dict[str, Any]:
     }
 
 
-def _access_control(keys: Keys, neighborhoods: Neighborhoods) -> dict[str, Any]:
+def _access_control(keys: Keys, hosts: Mapping[str, NeighborHost]) -> dict[str, Any]:
     rules, subjects, policies = [], [], []
-    for host in sorted(neighborhoods.addresses):
-        theirs, ours = sorted(neighborhoods.theirs[host]), sorted(neighborhoods.ours[host])
-        heard = [key for agent in ours for key in (keys.model(agent), keys.alive(agent, "*"))]
-        heard += [keys.greetings_to(agent) for agent in theirs]
+    for host, edges in sorted(hosts.items()):
+        heard = [key for agent in sorted(edges.ours) for key in (keys.model(agent), keys.alive(agent, "*"))]
+        heard += [keys.greetings_to(agent) for agent in sorted(edges.theirs)]
         interests = [*keys.all_messages, keys.all_alive]
         own = [
             _rule(f"{host} speaks", ["ingress"], SPEAKING, [keys.all_from(host)]),
@@ -177,10 +175,4 @@ def _access_control(keys: Keys, neighborhoods: Neighborhoods) -> dict[str, Any]:
 
 
 def _rule(name: str, flows: list[str], messages: list[str], keys: list[str]) -> dict[str, Any]:
-    return {
-        "id": name,
-        "permission": "allow",
-        "flows": flows,
-        "messages": messages,
-        "key_exprs": keys,
-    }
+    return {"id": name, "permission": "allow", "flows": flows, "messages": messages, "key_exprs": keys}

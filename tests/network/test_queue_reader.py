@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from flockwise.net.zenoh_ear import AT_A_STRETCH, LONGEST_PAUSE, SHORTEST_PAUSE, Ear
+from flockwise.net.zenoh_session import AT_A_STRETCH, LONGEST_PAUSE, SHORTEST_PAUSE, QueueReader
 
 
 class Queue(deque):
@@ -15,14 +15,14 @@ class Queue(deque):
 
 
 def listened(*queues, seconds, meanwhile=lambda taken: None):
-    """What an ear took from these queues in so many seconds, in order."""
+    """What a reader took from these queues in so many seconds, in order."""
     taken = []
 
     async def listen():
-        ear = Ear(asyncio.get_running_loop(), queues, taken.append)
+        reader = QueueReader(queues, taken.append)
         meanwhile(taken)
         await asyncio.sleep(seconds)
-        ear.close()
+        reader.close()
 
     asyncio.run(listen())
     return taken
@@ -47,7 +47,7 @@ def test_others_have_their_turn_in_between():
     assert 0 < turns[0] <= 2 * AT_A_STRETCH
 
 
-def test_an_idle_ear_looks_rarely_and_hears_soon():
+def test_an_idle_reader_looks_rarely_and_delivers_soon():
     quiet = Queue()
     taken = listened(
         quiet,
@@ -59,12 +59,12 @@ def test_an_idle_ear_looks_rarely_and_hears_soon():
     assert quiet.looks < 1.0 / LONGEST_PAUSE + 10 < 1.0 / SHORTEST_PAUSE
 
 
-def test_a_closed_ear_hears_nothing():
+def test_a_closed_reader_delivers_nothing():
     late = Queue()
 
     async def listen():
         taken = []
-        Ear(asyncio.get_running_loop(), [late], taken.append).close()
+        QueueReader([late], taken.append).close()
         late.append("too late")
         await asyncio.sleep(3 * LONGEST_PAUSE)
         return taken
@@ -72,7 +72,7 @@ def test_a_closed_ear_hears_nothing():
     assert asyncio.run(listen()) == []
 
 
-def test_one_message_that_fails_does_not_make_it_deaf():
+def test_after_a_message_that_fails_the_next_ones_are_delivered():
     taken = []
 
     def take(item):
@@ -83,9 +83,9 @@ def test_one_message_that_fails_does_not_make_it_deaf():
     async def listen():
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda *_: None)
-        ear = Ear(loop, [Queue(["first", "odd", "second", "third"])], take)
+        reader = QueueReader([Queue(["first", "odd", "second", "third"])], take)
         await asyncio.sleep(0.1)
-        ear.close()
+        reader.close()
 
     asyncio.run(listen())
     assert taken == ["first", "second", "third"]

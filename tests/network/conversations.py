@@ -18,8 +18,8 @@ from flockwise.net.releases import public_side
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.signing import Verifier
 from flockwise.net.testing import MemoryNetwork, Packet, define_agents
+from flockwise.protocol import LowPassProtocol, PropagationProtocol
 from flockwise.protocol.conversation import TalkingAgent
-from flockwise.protocol.protocols import LowPassProtocol, PropagationProtocol
 from flockwise.release import PointMean
 
 # What agents talk about after their release, by the name of the method.

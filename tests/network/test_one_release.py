@@ -26,7 +26,7 @@ from flockwise.objective import Objective
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.plan import Plan
 from flockwise.privacy.tracked import OWN, origin_of
-from flockwise.protocol.protocols import LowPassProtocol, PropagationProtocol
+from flockwise.protocol import LowPassProtocol, PropagationProtocol
 from flockwise.release import PointMean
 from flockwise.release.finish import finish_along_directions
 from flockwise.solve import solve_local_models

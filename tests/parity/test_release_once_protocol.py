@@ -16,7 +16,7 @@ from flockwise.method.rules import Descent, LocalAnchors
 from flockwise.objective import PropagationObjective
 from flockwise.privacy.budget import Budget
 from flockwise.protocol.conversation import Public, TalkingAgent
-from flockwise.protocol.propagation import find_direction
+from flockwise.protocol.propagation import PropagationProtocol
 from flockwise.protocol.rows import public_noise
 from flockwise.release import PointMean, Released
 from flockwise.release.finish import finish_along_directions
@@ -45,7 +45,7 @@ def directions(graph, released, *, loses=never):
         )
         others, weights = graph.neighbors_of(agent)
         ties = dict(zip(others.tolist(), weights.tolist(), strict=True))
-        talk = find_direction(agent, public, ties, PROPAGATION_TRADEOFF)
+        talk = PropagationProtocol(PROPAGATION_TRADEOFF).converse(agent, public, ties)
         agents[agent], neighbors[agent] = TalkingAgent(agent, ties, talk), list(ties)
     converse(neighbors, agents, loses=loses)
     return [agents[agent].outcome for agent in range(graph.n_agents)]
@@ -114,8 +114,9 @@ def test_a_silent_neighbor_is_left_out_after_a_time_out():
 
 
 def test_what_makes_relays_cannot_be_given_a_population():
-    assert list(inspect.signature(find_direction).parameters) == ["number", "public", "weights", "tradeoff"]
-    for name in ("propagation", "conversation", "quality", "shrinkage"):
+    given = inspect.signature(PropagationProtocol(1.0).converse).parameters
+    assert list(given) == ["number", "public", "weights"]
+    for name in ("propagation", "conversation"):
         module = importlib.import_module(f"flockwise.protocol.{name}")
         source = inspect.getsource(module)
         assert "flockwise.data" not in source

@@ -36,11 +36,16 @@ from flockwise.objective.passes import neighbor_sums
 from flockwise.privacy.budget import Budgets
 from flockwise.privacy.guarantee import Guarantee
 from flockwise.privacy.schedule import distinct_budgets
+from flockwise.protocol import LowPassProtocol, PropagationProtocol
 from flockwise.protocol.conversation import Conversation, Public
 from flockwise.protocol.lowpass import collaborate
-from flockwise.protocol.protocols import LowPassProtocol, PropagationProtocol
-from flockwise.protocol.quality import Smoothed, expected_correlations
-from flockwise.protocol.shrinkage import ShrunkenMean, precision_confidences, shrunken_mean
+from flockwise.protocol.propagation import (
+    ShrunkenMean,
+    expected_correlations,
+    precision_confidences,
+    shrunken_mean,
+)
+from flockwise.protocol.rows import AgentRows
 from flockwise.registry import declared_by
 from flockwise.release.finish import finish_along_directions, finish_own_block
 from flockwise.release.finish_models import finish_around_models
@@ -123,22 +128,20 @@ class Propagation:
         models: NDArray[Any],
     ) -> NDArray[np.float64]:
         """Everyone's own model from its data and the smoothed models of a run; never to be sent."""
-        noise = self._noise(problem, released, mean)
-        signal = statistic.signal_power(problem.dimension)
-        if signal is not None:
-            vectors = Smoothed(mean.replace_in(released.vectors, released.variances), np.asarray(models))
-            correlations = expected_correlations(vectors, noise, released.variances, mean.shares, signal)
-            return finish_along_directions(problem, models, correlations)
-        graph = problem.neighbors
-        sums = neighbor_sums(graph.offsets, graph.neighbors, graph.weights, noise.after)
-        degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
-        return finish_own_block(problem, models, variances_of(sums / degrees[:, None]))
-
-    def _noise(self, problem: Problem, released: Released, mean: ShrunkenMean) -> Smoothed:
-        """Public noise, as large as that of the releases, before and after all that is done to them."""
+        # Public noise, as large as that of the releases, before and after all that is done to them.
         finite = np.where(np.isfinite(released.variances), released.variances, 0.0)
         noise = mean.replace_in_noise(noise_like(finite))
-        return Smoothed(noise, propagate(problem.neighbors, noise, self._pulls(released)))
+        left = propagate(problem.neighbors, noise, self._pulls(released))
+        signal = statistic.signal_power(problem.dimension)
+        if signal is not None:
+            before = AgentRows(mean.replace_in(released.vectors, released.variances), noise)
+            after = AgentRows(np.asarray(models), left)
+            correlations = expected_correlations(before, after, released.variances, mean.shares, signal)
+            return finish_along_directions(problem, models, correlations)
+        graph = problem.neighbors
+        sums = neighbor_sums(graph.offsets, graph.neighbors, graph.weights, left)
+        degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
+        return finish_own_block(problem, models, variances_of(sums / degrees[:, None]))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from flockwise.protocol.rows import (
     NOISE_COLUMNS,
     PUBLIC_SEED,
     TALLIES,
-    Rows,
+    AgentRows,
     public_noise,
     quotients,
     released_powers,
@@ -173,9 +173,9 @@ def _smooth_component(
     signal_power: float | None,
     degree: int | None,
 ) -> Smoothing:
-    released = Rows(vectors, public_noise(ids, variances))
+    released = AgentRows(vectors, public_noise(ids, variances))
     shares = (1 / variances) / (1 / variances).sum()
-    means = Rows.of_columns((shares @ released.columns())[None])
+    means = AgentRows.of_columns((shares @ released.columns())[None])
     mean, before = mean_of(means), released.less(means)
     if signal_power is None:
         square, variance = shares @ released_powers(before, variances, noise_variances)

@@ -15,7 +15,7 @@ from flockwise.net.roster import Neighborhood
 from flockwise.net.wire import PrivacyLabel
 from flockwise.objective import Objective
 from flockwise.privacy.origin import Origin
-from flockwise.protocol.protocols import PROTOCOLS
+from flockwise.protocol import PROTOCOLS
 from flockwise.registry import part_from_json, part_to_json
 from flockwise.release.statistic import STATISTICS
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.protocol.filter import DEGREES
-from flockwise.protocol.rows import NOISE_COLUMNS, Rows
+from flockwise.protocol.rows import NOISE_COLUMNS, AgentRows
 
 # Chosen on generated instances of the paper's task with seeds from one million on: 100 to 400 agents, 20
 # and 100 features, right edges and up to all of them random. Results change little around them.
@@ -114,7 +114,7 @@ def nothing_believed(n_agents: int, dimension: int) -> Beliefs:
     return Beliefs(nothing, none, none.copy(), np.ones(n_agents), np.zeros(n_agents, bool))
 
 
-def mean_of(rows: Rows) -> Mean:
+def mean_of(rows: AgentRows) -> Mean:
     """From one row: the mean of the releases, and that of public noise, which tells the former's variance."""
     return Mean(rows.vectors[0], float(np.mean(rows.noise[0] ** 2)))
 

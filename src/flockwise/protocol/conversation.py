@@ -17,8 +17,9 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.errors import PrivacyError, SimulationError
+from flockwise.errors import NetworkError, PrivacyError, SimulationError
 from flockwise.privacy.messages import Relay
+from flockwise.registry import Registry
 
 Vector: TypeAlias = NDArray[np.float64]
 # A stage of the protocol, and a round of it.
@@ -46,6 +47,10 @@ class ReleaseRequest(NamedTuple):
 Heard: TypeAlias = Mapping[int, Vector]
 Result = TypeVar("Result")
 Conversation: TypeAlias = Generator[Say | ReleaseRequest, Any, Result]
+# What real agents talk about after one release, by name: a roster carries the name and its settings. A part
+# has `largest_relay(dimension)`, how many coordinates a relay has at most, and `converse(number, public,
+# weights)`, one agent's side: its number, its release, and the weights of its edges by neighbors' numbers.
+PROTOCOLS: Registry[type[Any]] = Registry("protocol", NetworkError)
 # What answers a request for a release.
 Releases: TypeAlias = Callable[[ReleaseRequest], Vector]
 

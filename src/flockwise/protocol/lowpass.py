@@ -1,10 +1,10 @@
 """LowPass between neighbors: what one agent does with its release and the relays that it gets.
 
-An agent knows its own release, the public variance of it, and its ties. It never learns the graph or how
+An agent knows its own release, the public variance of it, and its edges. It never learns the graph or how
 many agents there are. Stages, in order:
 
     reach     how many hops two agents can be apart;
-    degree    everyone tells its neighbors its degree, which is then divided out of the ties;
+    degree    everyone tells its neighbors its degree, which is then divided out of the edges;
     mixing    push-sum of public noise: how many rounds everyone needs to agree, a number of the graph;
     mean      push-sum of the releases and of the public noise: everyone gets the same mean;
     hop       a hop of the filter after the other, until a degree is too narrow (see `choice`);
@@ -17,7 +17,8 @@ this module cannot import one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,19 +37,13 @@ from flockwise.protocol.choice import (
     nothing_believed,
     usable,
 )
-from flockwise.protocol.conversation import (
-    Conversation,
-    Direction,
-    Public,
-    Say,
-    Vector,
-)
+from flockwise.protocol.conversation import PROTOCOLS, Conversation, Direction, Public, Say, Vector
 from flockwise.protocol.filter import DEGREES, next_degrees, step_weights
 from flockwise.protocol.gossip import PROBE_COLUMNS, Gossip, Neighborhood
 from flockwise.protocol.reach import find_reach
 from flockwise.protocol.rows import (
     NOISE_COLUMNS,
-    Rows,
+    AgentRows,
     public_noise,
     quotients,
     released_powers,
@@ -65,23 +60,29 @@ class Outcome(NamedTuple):
     hops: int
 
 
-def largest_relay(dimension: int) -> int:
-    """How many coordinates a relay has at most: when agents compare their means, from both sides."""
-    return 2 * (dimension + NOISE_COLUMNS)
+@PROTOCOLS.register
+@dataclass(frozen=True)
+class LowPassProtocol:
+    """A graph filter over as many hops as the releases show to be worth it."""
 
+    name: ClassVar[str] = "lowpass"
 
-def find_direction(
-    number: int, public: Public, weights: Mapping[int, float]
-) -> Conversation[Direction | None]:
-    """The protocol about two classes; None for an agent that keeps its local model.
+    def largest_relay(self, dimension: int) -> int:
+        """When agents compare their means, from both sides."""
+        return 2 * (dimension + NOISE_COLUMNS)
 
-    The direction is taken without what the agent's own release added to it, as in `LowPass.finish`.
-    """
-    beliefs = (yield from collaborate(number, public, weights)).beliefs
-    if not beliefs.collaborates[0]:
-        return None
-    of_others = beliefs.vectors[0] - beliefs.own_weights[0] * public.vector
-    return Direction(of_others, float(np.sqrt(beliefs.shares[0])))
+    def converse(
+        self, number: int, public: Public, weights: Mapping[int, float]
+    ) -> Conversation[Direction | None]:
+        """None for an agent that keeps its local model.
+
+        The direction is taken without what the agent's own release added to it, as in `finish_smoothed`.
+        """
+        beliefs = (yield from collaborate(number, public, weights)).beliefs
+        if not beliefs.collaborates[0]:
+            return None
+        of_others = beliefs.vectors[0] - beliefs.own_weights[0] * public.vector
+        return Direction(of_others, float(np.sqrt(beliefs.shares[0])))
 
 
 def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Conversation[Outcome]:
@@ -89,17 +90,17 @@ def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Co
     gossip = Gossip(weights, (yield from find_reach(number)))
     neighborhood = yield from _evened(Neighborhood(weights))
     variances = np.array([public.variance])
-    released = Rows(public.vector[None], public_noise(np.array([number]), variances))
+    released = AgentRows(public.vector[None], public_noise(np.array([number]), variances))
     columns = weighted(released, variances)[0]
     rounds = yield from gossip.rounds_to_agree("mixing", columns[-PROBE_COLUMNS - 1 :])
     mixed = yield from gossip.mean("mean", columns, rounds)
     if np.isposinf(mixed).all():  # nobody released anything
         return Outcome(nothing_believed(1, len(public.vector)), Choice(0, 0.0, 0.0, 0.0), 0)
-    means = Rows.of_columns(mixed[None])
+    means = AgentRows.of_columns(mixed[None])
     own = _Own(released.less(means), variances, means, gossip, rounds)
     signal = yield from _signal(public, own)
     hops, figures = [columns], []
-    smoothed: list[Rows] = []
+    smoothed: list[AgentRows] = []
     while usable(figures, own.mean) is None:
         degrees = next_degrees(len(figures))
         yield from _hop_to(degrees[-1], hops, neighborhood)
@@ -114,7 +115,7 @@ def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Co
 
 
 def _evened(neighborhood: Neighborhood) -> Conversation[Neighborhood]:
-    """With both ends' degrees divided out of each tie; that of a silent neighbor is taken to be one's own."""
+    """With both ends' degrees divided out of each edge; a silent neighbor is taken to have the same."""
     own = neighborhood.degree
     heard = yield Say("degree", np.array([own]))
     degrees = {other: float(heard[other][0]) if other in heard else own for other in neighborhood.weights}
@@ -132,12 +133,12 @@ class _Own:
     """What an agent keeps for the tallies: its own row before smoothing, and the mean that all share."""
 
     def __init__(
-        self, before: Rows, variances: NDArray[np.float64], means: Rows, gossip: Gossip, rounds: int
+        self, before: AgentRows, variances: NDArray[np.float64], means: AgentRows, gossip: Gossip, rounds: int
     ) -> None:
         self.before, self.variances, self.mean = before, variances, mean_of(means)
         self._gossip, self._rounds = gossip, rounds
 
-    def mean_over_agents(self, stage: str, smoothed: list[Rows]) -> Conversation[NDArray[np.float64]]:
+    def mean_over_agents(self, stage: str, smoothed: list[AgentRows]) -> Conversation[NDArray[np.float64]]:
         """Means of tallies over agents, weighted by precision, one row per degree."""
         rows = [tallies(self.before, after, self.variances)[0] for after in smoothed]
         units = self.mean.variance * np.array([len(self.mean.vector), len(self.mean.vector), 1, 0])

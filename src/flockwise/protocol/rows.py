@@ -20,22 +20,22 @@ PUBLIC_SEED: Final = 0
 TALLIES: Final = 4
 
 
-class Rows(NamedTuple):
+class AgentRows(NamedTuple):
     """One row per agent, of an agent alone or of many: vectors of p coordinates, then public noise."""
 
     vectors: NDArray[np.float64]
     noise: NDArray[np.float64]
 
     @classmethod
-    def of_columns(cls, columns: NDArray[np.float64]) -> Rows:
+    def of_columns(cls, columns: NDArray[np.float64]) -> AgentRows:
         return cls(columns[:, :-NOISE_COLUMNS], columns[:, -NOISE_COLUMNS:])
 
     def columns(self) -> NDArray[np.float64]:
         return np.hstack([self.vectors, self.noise])
 
-    def less(self, mean: Rows) -> Rows:
+    def less(self, mean: AgentRows) -> AgentRows:
         """With a mean over all agents subtracted."""
-        return Rows(self.vectors - mean.vectors, self.noise - mean.noise)
+        return AgentRows(self.vectors - mean.vectors, self.noise - mean.noise)
 
 
 def public_noise(agents: NDArray[np.integer], variances: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -49,24 +49,24 @@ def public_noise(agents: NDArray[np.integer], variances: NDArray[np.float64]) ->
     return scales[:, None] * rows
 
 
-def weighted(rows: Rows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+def weighted(rows: AgentRows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
     """[row/s², 1/s²]: what is filtered and gossiped."""
     precisions = (1 / variances)[:, None]
     return np.hstack([precisions * rows.columns(), precisions])
 
 
-def quotients(sums: NDArray[np.float64], mean: Rows) -> Rows:
-    """Rows less the mean, from filtered [row/s², 1/s²]; 0 where the filter left no precision.
+def quotients(sums: NDArray[np.float64], mean: AgentRows) -> AgentRows:
+    """AgentRows less the mean, from filtered [row/s², 1/s²]; 0 where the filter left no precision.
 
     The quotient of a filtered constant is that constant, so that the mean can be subtracted afterwards.
     """
     precisions = sums[:, -1:]
     has_precision = precisions > 0
     rows = sums[:, :-1] / np.where(has_precision, precisions, 1.0) - mean.columns()
-    return Rows.of_columns(np.where(has_precision, rows, 0.0))
+    return AgentRows.of_columns(np.where(has_precision, rows, 0.0))
 
 
-def tallies(before: Rows, after: Rows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+def tallies(before: AgentRows, after: AgentRows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Per agent: agreement, power, noise left per coordinate, and its own share in its smoothed vector.
 
     The own share F_ii is the covariance of noise before and after over s_i². Agreement is
@@ -74,21 +74,22 @@ def tallies(before: Rows, after: Rows, variances: NDArray[np.float64]) -> NDArra
     what the others say of the truth of i. Power is ‖a_i‖² less the noise in it.
     """
     dimension = before.vectors.shape[1]
-    left = _products(after.noise, after.noise) / NOISE_COLUMNS
-    own = np.clip(_products(before.noise, after.noise) / NOISE_COLUMNS / variances, 0.0, 1.0)
-    agreement = _products(before.vectors, after.vectors) - own * _products(before.vectors, before.vectors)
-    power = _products(after.vectors, after.vectors) - dimension * left
+    left = products(after.noise, after.noise) / NOISE_COLUMNS
+    own = np.clip(products(before.noise, after.noise) / NOISE_COLUMNS / variances, 0.0, 1.0)
+    agreement = products(before.vectors, after.vectors) - own * products(before.vectors, before.vectors)
+    power = products(after.vectors, after.vectors) - dimension * left
     return np.column_stack([agreement, power, left, own])
 
 
 def released_powers(
-    before: Rows, variances: NDArray[np.float64], noise_variances: NDArray[np.float64]
+    before: AgentRows, variances: NDArray[np.float64], noise_variances: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Per agent: ‖v_i‖² less the noise in it, and s_i²; both 0 for an agent that released nothing."""
     dimension = before.vectors.shape[1]
-    squares = _products(before.vectors, before.vectors) - dimension * noise_variances
+    squares = products(before.vectors, before.vectors) - dimension * noise_variances
     return np.where(np.isfinite(variances)[:, None], np.column_stack([squares, variances]), 0.0)
 
 
-def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+def products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """⟨left_i, right_i⟩ of each row."""
     return np.einsum("ij,ij->i", left, right)

@@ -42,7 +42,7 @@ from flockwise.protocol.filter import (
     next_degrees,
     step_weights,
 )
-from flockwise.protocol.rows import NOISE_COLUMNS, Rows, public_noise, quotients, tallies, weighted
+from flockwise.protocol.rows import NOISE_COLUMNS, AgentRows, public_noise, quotients, tallies, weighted
 from flockwise.release import OutputPerturbation, PointMean, Released, statistic
 from flockwise.release.finish_models import finish_around_models
 from flockwise.solve import solve_anchored_models, solve_local_models
@@ -186,13 +186,13 @@ def test_tallies_of_pure_noise_are_zero_on_average():
     random = np.random.default_rng(2)
     n_agents, dimension, variance = 400, 50, 2.0
     own, others = (
-        Rows(
+        AgentRows(
             random.normal(size=(n_agents, dimension)) * math.sqrt(variance),
             random.normal(size=(n_agents, NOISE_COLUMNS)) * math.sqrt(variance),
         )
         for _ in range(2)
     )
-    after = Rows.of_columns(0.3 * own.columns() + 0.7 * others.columns())
+    after = AgentRows.of_columns(0.3 * own.columns() + 0.7 * others.columns())
     agreement, power, left, share = tallies(own, after, np.full(n_agents, variance)).T
     assert abs(agreement.mean()) < 5 * agreement.std() / math.sqrt(n_agents)
     assert abs(power.mean()) < 5 * power.std() / math.sqrt(n_agents)
@@ -201,9 +201,9 @@ def test_tallies_of_pure_noise_are_zero_on_average():
 
 
 def test_quotients_divide_by_the_precision_that_came_along():
-    rows = Rows(np.array([[4.0]]), np.zeros((1, NOISE_COLUMNS)))
+    rows = AgentRows(np.array([[4.0]]), np.zeros((1, NOISE_COLUMNS)))
     sums = weighted(rows, np.array([0.5]))
-    none = Rows(np.zeros((1, 1)), np.zeros((1, NOISE_COLUMNS)))
+    none = AgentRows(np.zeros((1, 1)), np.zeros((1, NOISE_COLUMNS)))
     assert quotients(sums, none).vectors[0, 0] == 4.0
     assert quotients(-sums, none).vectors[0, 0] == 0.0
 

@@ -29,8 +29,8 @@ from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.ledger import MemoryLedger
 from flockwise.privacy.noise import SimulatedNoise
 from flockwise.privacy.plan import Plan
-from flockwise.protocol.quality import Smoothed, expected_correlations
-from flockwise.protocol.shrinkage import precision_confidences, shrunken_mean
+from flockwise.protocol.propagation import expected_correlations, precision_confidences, shrunken_mean
+from flockwise.protocol.rows import AgentRows
 from flockwise.release import (
     ObjectivePerturbation,
     OutputPerturbation,
@@ -356,10 +356,10 @@ def correlations_on(alike, seed):
     variances = random.uniform(0.02, 0.2, n_agents)
     vectors = truth + np.sqrt(variances)[:, None] * random.normal(size=truth.shape)
     noise = noise_like(variances)
-    smoothed = [Smoothed(rows, propagate(graph, rows, pulls)) for rows in (vectors, noise)]
+    smoothed = AgentRows(*(propagate(graph, rows, pulls) for rows in (vectors, noise)))
     shares = 1 / variances / (1 / variances).sum()
-    expected = expected_correlations(smoothed[0], smoothed[1], variances, shares, 1.0)
-    after = smoothed[0].after
+    expected = expected_correlations(AgentRows(vectors, noise), smoothed, variances, shares, 1.0)
+    after = smoothed.vectors
     return expected.mean(), np.mean((after * truth).sum(axis=1) / np.linalg.norm(after, axis=1))
 
 

@@ -42,7 +42,7 @@ class Signer:
 def intake_of(me, neighbors, dimension, **options):
     """The intake of one signer with others as its neighbors; no rate limit unless one is given."""
     options = {"rate": NO_LIMIT, "clock": lambda: 0, "magnitude_bound": BOUND} | options
-    options.setdefault("privacy_labels", {"none"})
+    options.setdefault("privacy", "none")
     keys = {other.name: NeighborKey(other.public_key, WEIGHT, i) for i, other in enumerate(neighbors)}
     return Intake(me.name, NETWORK, dimension, neighbors=keys, public_key=me.public_key, **options)
 

@@ -301,11 +301,11 @@ def test_added_samples_are_kept_and_learned_from(tmp_path):
         own.add_data(np.full((4, 3), -0.3), np.ones(4))
         after = own.model()
         assert not np.allclose(before, after)
-        assert len(own.growth.samples.targets) == SAMPLES + 4
+        assert len(own.samples.targets) == SAMPLES + 4
     with FolderWorld(paths) as again:
         one = again[0]
         assert one.gates is not None
-        assert len(one.own.growth.samples.targets) == SAMPLES + 4
+        assert len(one.own.samples.targets) == SAMPLES + 4
         again.run(60)
         assert one.node.releases == UPDATES
         assert one.gates.epsilon_spent <= 2.0

@@ -17,8 +17,8 @@ from flockwise.errors import DataError, LedgerError, PrivacyError
 from flockwise.graph import complete_graph
 from flockwise.net.durable import BatchLedgers
 from flockwise.net.folder import OwnBudget
-from flockwise.net.growth import checked_samples
 from flockwise.net.outbox import Outbox
+from flockwise.net.own_model import checked_samples
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import FileStore, Sent
 from flockwise.net.testing import AgentMemory, define_agents
@@ -221,7 +221,7 @@ def test_samples_longer_than_the_bound_are_scaled_in_what_is_released_and_kept_a
     while me.tick():
         me.agent.prepare()
     assert used[-1][-1] == pytest.approx(0.6)
-    assert me["me"].own.growth.samples.features[-1].tolist() == [30.0, 40.0]
+    assert me["me"].own.samples.features[-1].tolist() == [30.0, 40.0]
 
 
 def test_an_agent_without_a_budget_gets_no_samples_in_a_private_network():

@@ -57,7 +57,7 @@ def test_a_model_of_a_neighbor_gets_in():
 
 
 def test_a_private_model_carries_the_bytes_of_the_gate():
-    entrance = intake(privacy_labels={"dp"})
+    entrance = intake(privacy="dp")
     message = entrance.message("bo", BO.model(1, HERE, privacy="dp"))
     assert isinstance(message, Message)
     np.testing.assert_array_equal(message.model, HERE)

@@ -440,7 +440,7 @@ def test_an_answer_to_a_greeting_is_not_answered():
 
 
 def test_two_agents_do_not_greet_each_other_for_ever():
-    world = MemoryWorld(around_anna(weights={"ben": 1.0}), make_clock=lambda *_: EverySecond(0))
+    world = MemoryWorld(around_anna(weights={"ben": 1.0}), make_clock=lambda *_: EverySecond(lambda: 0))
     world.start()
     assert world.network.deliver_all() == 2
     assert (world["anna"].node.neighbors_up, world["ben"].node.neighbors_up) == (["ben"], ["anna"])
@@ -540,7 +540,7 @@ def test_received_models_are_written_together():
 
 def test_a_poisson_clock_ticks_at_its_rate_and_ends():
     """The mean of 4000 waiting times is within 5 standard errors (an error in 10⁶)."""
-    clock, now = PoissonClock(10.0, limit=4000), 0
+    clock, now = PoissonClock(10.0, limit=lambda: 4000), 0
     for updates in range(4000):
         now = clock.next_tick(updates, now)
         assert now is not None

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,11 +52,11 @@ def test_the_same_agent_in_memory_and_on_disk_sends_the_same_bytes(tmp_path):
 def test_simulated_noise_is_refused_on_a_ledger_on_disk(tmp_path, budget):
     Ledger.create(tmp_path, "agent0").close()
     with Ledger.open(tmp_path, "agent0") as ledger:
-        memory, network, time = AgentMemory("agent0"), MemoryNetwork(), ManualTime()
-        resources = memory.resources(network, time, SimulatedNoise(0, 0))
-        on_disk = replace(resources, open_ledger=lambda batch: ledger)
+        memory: Any = AgentMemory("agent0")
+        memory.open = lambda place: ledger
+        resources = memory.resources(MemoryNetwork(), ManualTime(), SimulatedNoise(0, 0))
         with pytest.raises(PrivacyError, match="use SecureNoise"):
-            make_participant(defined(PRIVATE, budget)["agent0"], on_disk)
+            make_participant(defined(PRIVATE, budget)["agent0"], resources)
         assert ledger.plan is None
 
 
@@ -79,7 +80,7 @@ def test_an_agent_in_memory_goes_on_after_a_restart(budget):
     world.kill()
     world.start()
     assert world[0].node.sent == before
-    assert len(world[0].own.growth.samples.targets) == 3
+    assert len(world[0].own.samples.targets) == 3
     world.run(20)
     n_budgets = 2 if budget is BATCHES else 1
     assert [ledger.consumed for ledger in world.memory(0).ledgers] == [3] * n_budgets

@@ -39,13 +39,13 @@ SAMPLES = Samples(
 
 
 class EverySecond:
-    """Ticks every second, and never after the last of so many updates."""
+    """Ticks every second, for as many updates as `limit` says."""
 
-    def __init__(self, limit=None):
+    def __init__(self, limit):
         self._limit = limit
 
     def next_tick(self, updates, now):
-        return now + SECOND if self._limit is None or updates < self._limit else None
+        return now + SECOND if updates < self._limit() else None
 
 
 def every_second(number, rate, limit):

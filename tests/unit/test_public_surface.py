@@ -149,4 +149,4 @@ def test_every_class_and_function_that_an_error_message_recommends_is_public():
 
 def test_in_memory_parts_for_tests_of_other_programs_are_public():
     network, time, store = flockwise.MemoryNetwork(), flockwise.ManualTime(), flockwise.MemoryStore()
-    assert {type(part).__module__ for part in (network, time, store)} == {"flockwise.net.memory"}
+    assert {type(part).__module__ for part in (network, time, store)} == {"flockwise.net.testing"}

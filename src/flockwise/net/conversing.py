@@ -60,14 +60,10 @@ class ConversingNode(Node):
     """One agent on a network of conversations."""
 
     def __init__(
-        self,
-        *arguments: Any,
-        conversation: ConversationParts,
-        neighbors: Mapping[str, NeighborKey],
-        version: int = 0,
+        self, *parts: Any, conversation: ConversationParts, neighbors: Mapping[str, NeighborKey]
     ) -> None:
-        """arguments: those of `Node`."""
-        super().__init__(*arguments, version=version)
+        """parts: those of `Node`."""
+        super().__init__(*parts)
         self._rounds = 0
         self._bytes = 0
         self._conversation = conversation

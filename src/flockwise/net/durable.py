@@ -25,7 +25,16 @@ def open_participant(
     """The agent as it was when it last stopped; nobody else can open it until it is closed."""
     definition = define_agent(folder)
     with ExitStack() as opened:
-        resources = _open_resources(folder, opened, transport, time, verifier)
+        store = opened.enter_context(FileStore(folder.state, folder.name))
+        ledgers = BatchLedgers(folder.state, folder.name)
+        opened.callback(ledgers.close)
+
+        def open_journal() -> Journal:
+            journal = FileJournal(folder.state)
+            opened.callback(journal.close)
+            return journal
+
+        resources = AgentResources(store, ledgers, open_journal, SecureNoise(), transport, time, verifier)
         participant = make_participant(definition, resources)
         return dataclasses.replace(participant, close=opened.pop_all().close)
 
@@ -74,21 +83,3 @@ class BatchLedgers:
 
     def _of(self, place: int) -> Path:
         return self._folder / f"batch{place}" if place else self._folder
-
-
-def _open_resources(
-    folder: AgentFolder, opened: ExitStack, transport: Transport, time: Time, verifier: Verifier | None
-) -> AgentResources:
-    """`opened` closes what is opened here, and what the agent opens later."""
-    ledgers = BatchLedgers(folder.state, folder.name)
-
-    def open_journal() -> Journal:
-        journal = FileJournal(folder.state)
-        opened.callback(journal.close)
-        return journal
-
-    store = opened.enter_context(FileStore(folder.state, folder.name))
-    opened.callback(ledgers.close)
-    return AgentResources(
-        store, ledgers.make, ledgers.open, ledgers.has, open_journal, SecureNoise(), transport, time, verifier
-    )

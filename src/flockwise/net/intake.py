@@ -147,7 +147,7 @@ class Intake:
 
     me, public_key: the agent's own name and key; with the key it recognises its own models in greetings.
     dimension: of a model, exactly; relay_dimension: of a relay, at most (0: there are none in this network).
-    privacy_labels: which kinds of model this agent takes.
+    privacy: the label of the models that this agent takes.
     magnitude_bound: no coordinate of a model may be larger.
     clock: nanoseconds, for the rate limit alone.
     verifier: shared by the agents of a process.
@@ -161,7 +161,7 @@ class Intake:
         me: str,
         network: str,
         dimension: int,
-        privacy_labels: Collection[PrivacyLabel],
+        privacy: PrivacyLabel,
         neighbors: Mapping[str, NeighborKey],
         magnitude_bound: float,
         *,
@@ -179,7 +179,7 @@ class Intake:
         self._network = network
         self._dimension = dimension
         self._relay_sizes = range(1, relay_dimension + 1)
-        self._labels = frozenset(privacy_labels)
+        self._privacy: PrivacyLabel = privacy
         self._bound = magnitude_bound
         self._public_key = check_public_key(public_key, me)
         self._clock = clock
@@ -341,7 +341,7 @@ class Intake:
         return self._take_relay(opened.body, peer, opened, data)
 
     def _take_model(self, body: ModelBody, peer: _Peer, opened: Opened, data: bytes) -> Message:
-        if body.privacy not in self._labels:
+        if body.privacy != self._privacy:
             raise Rejected("wrong_label")
         self._check_number(body.number, peer.model, peer, opened, data)
         if opened.vector.size != self._dimension:

@@ -66,8 +66,7 @@ class Node:
         store: Store,
         transport: Transport,
         time: Time,
-        *,
-        version: int = 0,
+        version: int,
     ) -> None:
         """version: of the roster that its neighbors and weights come from."""
         self.agent = agent

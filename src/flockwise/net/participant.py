@@ -7,25 +7,25 @@ its budget, its samples, its key. Its resources are files and secure noise (floc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.agent import Agent, Clock, GradientReleases, Releases
 from flockwise.data.samples import Samples, joined
-from flockwise.errors import LedgerError, NetworkError
+from flockwise.errors import LedgerError, NetworkError, PrivacyError
 from flockwise.net.conversing import ConversationParts, ConversingNode
 from flockwise.net.folder import NoPrivacy, OwnBudget
-from flockwise.net.growth import Growth, checked_samples
 from flockwise.net.intake import Intake
 from flockwise.net.journal import Journal
 from flockwise.net.node import Node
 from flockwise.net.outbox import Outbox, Signer
-from flockwise.net.own_model import OwnModel
+from flockwise.net.own_model import OwnModel, checked_samples
 from flockwise.net.promise import promise
 from flockwise.net.rate import CONVERSING_RATE
 from flockwise.net.releases import BatchReleases, GateQueue, StatisticRelease, public_side
@@ -33,7 +33,7 @@ from flockwise.net.roster import Neighborhood
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.signing import SigningKey, Verifier, public_key_of
 from flockwise.net.store import Store
-from flockwise.net.time import SECOND, PoissonClock, RenewedClock, Time
+from flockwise.net.time import SECOND, PoissonClock, Time
 from flockwise.net.transport import Transport
 from flockwise.objective import LocalUpdate, Objective
 from flockwise.privacy.budget import Budget
@@ -41,8 +41,8 @@ from flockwise.privacy.gate import Gate
 from flockwise.privacy.ledger import LedgerBase
 from flockwise.privacy.noise import Noise, SecureNoise
 
-# A clock of this rate, in ticks per second; after `limit` updates, if there is a limit, it never ticks again.
-MakeClock: TypeAlias = Callable[[float, int | None], Clock]
+# A clock of this rate, in ticks per second; it stops after as many updates as the function says.
+MakeClock: TypeAlias = Callable[[float, Callable[[], float]], Clock]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,20 +115,26 @@ def check_budget(agent: str, settings: NetworkSettings, budget: OwnBudget) -> No
         )
 
 
+class Ledgers(Protocol):
+    """The ledgers of an agent's batches of samples. The one of the first batch, 0, exists already."""
+
+    def make(self, place: int) -> None: ...
+
+    def open(self, place: int) -> LedgerBase: ...
+
+    def has(self, place: int) -> bool: ...
+
+
 @dataclass(frozen=True)
 class AgentResources:
     """Everything outside an agent that it uses. It opens its ledgers and its journal only if it needs them.
 
-    make_ledger, open_ledger, has_ledger: the ledger of a batch of samples; that of the batch that the agent
-    began with has number 0 and exists already.
     noise: a ledger on disk takes secure noise alone, which is drawn on a grid.
     verifier: of the process, shared by its agents.
     """
 
     store: Store
-    make_ledger: Callable[[int], None]
-    open_ledger: Callable[[int], LedgerBase]
-    has_ledger: Callable[[int], bool]
+    ledgers: Ledgers
     open_journal: Callable[[], Journal]
     noise: Noise
     transport: Transport
@@ -170,6 +176,9 @@ class _Assembly:
         self._neighborhood = definition.neighborhood
         self._batches = [definition.samples, *resources.store.load().batches]
         self._start = np.zeros(definition.neighborhood.dimension)
+        self._is_secure = isinstance(resources.noise, SecureNoise)
+        self._by_batches = definition.budget is not None and definition.budget.growth == "batches"
+        self._gates = self._open_gates()
         self._signer = Signer(
             self._neighborhood.network,
             definition.name,
@@ -179,39 +188,41 @@ class _Assembly:
         )
 
     def participant(self) -> Participant:
-        definition, budget = self._definition, self._definition.budget
-        gates = None if budget is None or not len(definition.samples.targets) else self._gates(budget)
-        clock = self._clock(gates)
-        agent = self._agent(clock, gates)
-        node = self._node(agent, gates)
+        definition, resources = self._definition, self._resources
+        agent = self._agent()
+        node = self._node(agent)
         own = OwnModel(
             definition.objective,
             agent,
-            self._growth(agent, gates),
-            self._resources.time,
-            budget is not None,
+            self._batches,
+            resources.store,
+            resources.time,
             promise(self._settings, [definition.privacy], secure=self._is_secure),
-            None if gates is None else lambda: self._noise_stds(gates),
+            definition.budget is not None,
+            self._admit,
+            None if self._gates is None else self._noise_stds,
             (lambda: node.direction) if isinstance(node, ConversingNode) else None,
         )
-        total = None if budget is None else budget.budget
-        return Participant(node, self._neighborhood, own, gates, total)
+        total = None if definition.budget is None else definition.budget.budget
+        return Participant(node, self._neighborhood, own, self._gates, total)
 
-    def _gates(self, budget: OwnBudget) -> GateQueue:
+    def _open_gates(self) -> GateQueue | None:
+        budget, resources = self._definition.budget, self._resources
+        if budget is None or not len(self._definition.samples.targets):
+            return None
         self._check_growth()
-        resources = self._resources
         plan = budget.plan(on_grid=self._is_secure)
 
         def open_gate(place: int, start: NDArray[Any]) -> tuple[Gate, LedgerBase]:
-            ledger = resources.open_ledger(place)
+            ledger = resources.ledgers.open(place)
             return Gate(plan, ledger, resources.noise, start=start), ledger
 
-        return GateQueue(open_gate, len(self._batches) if self._by_batches else 1, self._start)
+        return GateQueue(open_gate, lambda: len(self._batches) if self._by_batches else 1, self._start)
 
     def _check_growth(self) -> None:
         """Samples that have paid from one budget must not get another one each, nor the other way round."""
         for place in range(1, len(self._batches) + (not self._by_batches)):
-            if self._resources.has_ledger(place) == self._by_batches:
+            if self._resources.ledgers.has(place) == self._by_batches:
                 continue
             found = "no ledger: it is lost" if self._by_batches else "a ledger of its own"
             raise LedgerError(
@@ -219,37 +230,41 @@ class _Assembly:
                 "changed in its settings, which stays as it was when samples were added"
             )
 
-    @property
-    def _is_secure(self) -> bool:
-        return isinstance(self._resources.noise, SecureNoise)
+    def _admit(self, place: int) -> None:
+        """Make room for a batch of new samples. An agent cannot get a budget while it runs."""
+        if self._definition.budget is not None and self._gates is None:
+            raise PrivacyError(
+                f"agent {self._definition.name!r} began without samples and has no budget for new ones; "
+                "enroll an agent with these samples"
+            )
+        if self._by_batches:
+            self._resources.ledgers.make(place)
 
-    @property
-    def _by_batches(self) -> bool:
-        return self._definition.budget is not None and self._definition.budget.growth == "batches"
-
-    def _clock(self, gates: GateQueue | None) -> Clock:
-        make, rate = self._resources.make_clock, self._neighborhood.tick_rate
-        if gates is not None:
-            return make(rate, None if self._by_batches else len(gates.gate.plan))
+    def _most_updates(self) -> float:
+        if self._gates is not None:
+            return math.inf if self._by_batches else len(self._gates.gate.plan)
         if self._settings.converses:  # it has nothing to release
-            return make(rate, 0)
-        store = self._resources.store
-        return RenewedClock(make(rate, None), self._settings.updates, lambda: len(store.load().batches))
+            return 0
+        # Every new batch allows as many updates again.
+        updates = self._settings.updates
+        return math.inf if updates is None else updates * len(self._batches)
 
-    def _agent(self, clock: Clock, gates: GateQueue | None) -> Agent:
+    def _agent(self) -> Agent:
         local = LocalUpdate.of(self._definition.objective, joined(self._batches))
         return Agent(
             self._definition.name,
             local,
             self._start,
             {link.name: link.weight for link in self._neighborhood.neighbors},
-            clock,
-            None if gates is None else self._releases(gates, local),
+            self._resources.make_clock(self._neighborhood.tick_rate, self._most_updates),
+            self._releases(local),
             now=self._resources.time.now(),
         )
 
-    def _releases(self, gates: GateQueue, local: LocalUpdate) -> Releases:
-        objective, budget = self._definition.objective, self._definition.budget
+    def _releases(self, local: LocalUpdate) -> Releases | None:
+        gates, objective, budget = self._gates, self._definition.objective, self._definition.budget
+        if gates is None:
+            return None
         if self._settings.converses:
             return StatisticRelease(gates.gate, self._settings.statistic, objective, joined(self._batches))
         assert budget is not None
@@ -258,20 +273,13 @@ class _Assembly:
             return BatchReleases(gates, self._batches, objective, budget.clip)
         return GradientReleases(gates.gate, local.objective, budget.clip)
 
-    def _growth(self, agent: Agent, gates: GateQueue | None) -> Growth:
-        parts = (self._definition.objective, self._batches, self._resources.store, agent)
-        if gates is None:
-            is_private = self._definition.budget is not None
-            return Growth(*parts, None) if is_private else Growth(*parts)
-        if not self._by_batches:
-            return Growth(*parts)
-        return Growth(*parts, self._resources.make_ledger, gates.add_batch)
-
-    def _noise_stds(self, gates: GateQueue) -> NDArray[np.float64]:
+    def _noise_stds(self) -> NDArray[np.float64]:
         """Of the noise in one coordinate of each release that the agent makes, as its samples are now."""
-        budget, plan = self._definition.budget, gates.gate.plan
+        budget, gates = self._definition.budget, self._gates
+        assert gates is not None
         assert budget is not None
         assert budget.clip is not None
+        plan = gates.gate.plan
         released = self._batches[gates.place] if self._by_batches else joined(self._batches)
         sensitivity = 2 * budget.clip / len(released.targets)
         dimension, grid = self._neighborhood.dimension, 1.0 if plan.on_grid else None
@@ -280,34 +288,32 @@ class _Assembly:
         ]
         return np.array(stds * (len(self._batches) if self._by_batches else 1))
 
-    def _node(self, agent: Agent, gates: GateQueue | None) -> Node:
+    def _node(self, agent: Agent) -> Node:
         resources, version = self._resources, self._neighborhood.version
-        common = (
+        parts = (
             agent,
             self._intake(),
-            self._outbox(gates),
+            self._outbox(),
             resources.store,
             resources.transport,
             resources.time,
+            version,
         )
         if not self._settings.converses:
-            return Node(*common, version=version)
-        return ConversingNode(
-            *common,
-            conversation=self._conversation(gates),
-            neighbors=self._neighborhood.keys(),
-            version=version,
-        )
+            return Node(*parts)
+        neighbors = self._neighborhood.keys()
+        return ConversingNode(*parts, conversation=self._conversation(), neighbors=neighbors)
 
-    def _outbox(self, gates: GateQueue | None) -> Outbox:
-        # More batches mean more releases, and after a conversation there was only one: nothing to average.
-        averages = gates is not None and not self._by_batches and not self._settings.converses
-        averaged = len(gates.gate.plan) if averages else None
-        return Outbox(self._signer, self._resources.store, self._start, gates, averaged)
+    def _outbox(self) -> Outbox:
+        averaged = None
+        if self._gates is not None and not self._by_batches and not self._settings.converses:
+            # More batches mean more releases, and one release needs no average.
+            averaged = len(self._gates.gate.plan)
+        return Outbox(self._signer, self._resources.store, self._start, self._gates, averaged)
 
-    def _conversation(self, gates: GateQueue | None) -> ConversationParts:
+    def _conversation(self) -> ConversationParts:
         settings, number = self._settings, self._neighborhood.index
-        ledger = None if gates is None else gates.ledgers[0]
+        ledger = None if self._gates is None else self._gates.ledgers[0]
         dimension = self._neighborhood.dimension
         return ConversationParts(
             number,
@@ -326,7 +332,7 @@ class _Assembly:
             own.network,
             own.dimension,
             # An agent without samples sends plain models in a private network as well, under the same label.
-            (self._settings.privacy,),
+            self._settings.privacy,
             own.keys(),
             self._settings.magnitude_bound,
             public_key=public_key_of(self._definition.key),

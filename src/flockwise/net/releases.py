@@ -44,8 +44,8 @@ class GateQueue:
     Every gate counts its releases from 1. On the wire numbers go on where those of the gate before end.
     """
 
-    def __init__(self, open_gate: OpenGate, batches: int, start: NDArray[Any]) -> None:
-        """batches: how many there are, spent ones included."""
+    def __init__(self, open_gate: OpenGate, batches: Callable[[], int], start: NDArray[Any]) -> None:
+        """batches: how many there are now, spent ones included."""
         self._open_gate = open_gate
         self._batches = batches
         self._opened = [open_gate(0, start)]
@@ -94,13 +94,10 @@ class GateQueue:
         payloads = [entry.payload for ledger in self.ledgers for entry in ledger.entries]
         return [None if payload is None else decode(payload)[1] for payload in payloads[after:]]
 
-    def add_batch(self) -> None:
-        self._batches += 1
-
     def go_on(self) -> bool:
         """Turn to the next batch; False if there is none."""
         place = len(self._opened)
-        if place == self._batches:
+        if place == self._batches():
             return False
         self._spent_before = self.epsilon_spent
         self._opened.append(self._open_gate(place, self.released))

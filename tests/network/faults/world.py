@@ -31,6 +31,7 @@ from flockwise.net.time import SECOND, PoissonClock
 from flockwise.net.wire import PrivacyLabel, open_greeting
 from flockwise.privacy import ACCOUNTANTS
 from flockwise.privacy.budget import Budget
+from flockwise.privacy.ledger import LedgerBase
 from flockwise.privacy.messages import decode
 from flockwise.privacy.noise import Noise, SecureNoise
 
@@ -210,9 +211,7 @@ class FaultyWorld:
         noise: Noise = SecureNoise() if self.has_files else FreshNoise(self.chance)
         resources = AgentResources(
             machine.disk.open_store(),
-            lambda batch: None,  # all samples share one budget
-            lambda batch: self._bug.open_ledger(machine.disk),
-            lambda batch: batch == 0,
+            _OneLedger(lambda: self._bug.open_ledger(machine.disk)),
             MemoryJournal,
             noise,
             _Tap(self, machine),
@@ -281,7 +280,7 @@ class FaultyWorld:
         """What a living agent learns from."""
         agent = self.machines[name].agent
         assert agent is not None
-        return agent.own.growth.samples
+        return agent.own.samples
 
     def check_budgets(self) -> None:
         """What every ledger says was charged fits the budget."""
@@ -471,6 +470,23 @@ class FaultyWorld:
         self._digest.update(f"{self.now} {what} ".encode())
         if not self.has_files:
             self._digest.update(data)
+
+
+class _OneLedger:
+    """All samples of an agent share one budget in a schedule."""
+
+    def __init__(self, open_it: Callable[[], LedgerBase]) -> None:
+        self._open = open_it
+
+    def make(self, place: int) -> None:
+        raise AssertionError("no batch has a ledger of its own")
+
+    def open(self, place: int) -> LedgerBase:
+        assert place == 0
+        return self._open()
+
+    def has(self, place: int) -> bool:
+        return place == 0
 
 
 class _Tap:

@@ -91,7 +91,7 @@ def test_noise_is_drawn_before_the_tick():
         assert noise.drawn == list(range(1, now + 2))
         agent.on_tick(now)
         assert noise.drawn == list(range(1, now + 2))  # nothing of the next one before the message has left
-        agent.prepare(now)
+        agent.prepare()
     assert noise.drawn == list(range(1, UPDATES + 1))
 
 
@@ -115,7 +115,7 @@ def test_more_samples_mean_less_noise_at_the_same_price():
     ledger = MemoryLedger("anna")
     agent = private_agent(ledger=ledger)
     agent.on_tick(1)
-    agent.prepare(1)
+    agent.prepare()
     more = local_objective(10 * SAMPLES, seed=1)
     agent.set_data(LocalUpdate(more, 0.5, 0.3), 2)
     agent.on_tick(2)

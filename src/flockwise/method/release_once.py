@@ -47,8 +47,7 @@ from flockwise.protocol.propagation import (
 )
 from flockwise.protocol.rows import AgentRows
 from flockwise.registry import declared_by
-from flockwise.release.finish import finish_along_directions, finish_own_block
-from flockwise.release.finish_models import finish_around_models
+from flockwise.release.finish import finish_along_directions, finish_around_models, finish_own_block
 from flockwise.release.mean import PointMean
 from flockwise.release.model import OutputPerturbation
 from flockwise.release.statistic import STATISTICS, Misfit, Released, Statistic

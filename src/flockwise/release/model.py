@@ -14,7 +14,7 @@ from flockwise.checks import Configured, Positive, check_fields
 from flockwise.data import Population
 from flockwise.data.samples import Samples
 from flockwise.errors import PrivacyError
-from flockwise.objective import Loss, Objective, Problem, gradient_bound
+from flockwise.objective import LocalObjectives, Loss, Objective, Problem, gradient_bound
 from flockwise.objective.losses import loss_name
 from flockwise.privacy.budget import Budgets
 from flockwise.privacy.gate import Bounded
@@ -27,7 +27,6 @@ from flockwise.release.statistic import (
     check_fits,
     release_with,
 )
-from flockwise.solve.anchored import AnchoredLocalObjectives
 from flockwise.solve.local import minimize_each
 
 # The gradient that a solver may leave, as a share of one sample's largest gradient: it enters the
@@ -178,7 +177,7 @@ def solved_within(task: Problem, tilts: NDArray[np.float64], gradient_norm: floa
     λ‖θ‖² + tiltᵀθ is λ‖θ + tilt/(2λ)‖² up to a constant.
     """
     anchors = -tilts / (2 * task.l2_penalties[:, None])
-    objectives = AnchoredLocalObjectives(task, anchors, task.l2_penalties)
+    objectives = LocalObjectives(task, anchors=anchors)
     models = objectives.zeros()
     minimize_each(objectives, models, SOLVER_TOLERANCE)
     norms = np.linalg.norm(objectives.gradients(models), axis=1)

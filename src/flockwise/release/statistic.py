@@ -118,18 +118,17 @@ def release_with(
     sensitivities: NDArray[np.float64],
     schedule: Schedule,
     seed: int,
-    number: int = FIRST_RELEASE,
 ) -> Released:
-    """Every agent's vector with the noise of release `number` of its plan; the seed can subtract it again.
+    """Every agent's vector with the noise of the first release of its plan; the seed can subtract it again.
 
     The sampling variance is bounded by that of m_i independent terms of which each moves the vector
     by at most half of the sensitivity Δ_i: m_i·Δ_i²/4 in all coordinates together.
     """
     has_samples = counts > 0
     dimension = vectors.shape[1]
-    scales = schedule.multipliers[schedule.rows, number - 1] * sensitivities
-    stds = schedule.stds(dimension)[:, number - 1] * sensitivities
-    noise = scales[:, None] * standard_noises(statistic.mechanism, seed, number, *vectors.shape)
+    scales = schedule.multipliers[schedule.rows, 0] * sensitivities
+    stds = schedule.stds(dimension)[:, 0] * sensitivities
+    noise = scales[:, None] * standard_noises(statistic.mechanism, seed, *vectors.shape)
     return Released(
         np.where(has_samples[:, None], vectors + noise, 0.0),
         np.where(has_samples, stds**2, np.inf),
@@ -139,10 +138,8 @@ def release_with(
     )
 
 
-def standard_noises(
-    mechanism: str, seed: int, number: int, n_agents: int, dimension: int
-) -> NDArray[np.float64]:
-    """Standard noise for everyone's release, from the agents' own streams."""
+def standard_noises(mechanism: str, seed: int, n_agents: int, dimension: int) -> NDArray[np.float64]:
+    """Standard noise for everyone's first release, from the agents' own streams."""
     sampler = MECHANISMS[mechanism].sampler()
-    rows = [standard_noise(sampler, seed, agent, number, dimension) for agent in range(n_agents)]
+    rows = [standard_noise(sampler, seed, agent, FIRST_RELEASE, dimension) for agent in range(n_agents)]
     return np.array(rows).reshape(n_agents, dimension)

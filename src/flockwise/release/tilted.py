@@ -44,7 +44,6 @@ from flockwise.release.model import (
     solved_within,
 )
 from flockwise.release.statistic import (
-    FIRST_RELEASE,
     STATISTICS,
     Misfit,
     Released,
@@ -102,7 +101,7 @@ class ObjectivePerturbation:
         )
         solver_scales = small.multipliers[small.rows, 0] * (SOLVER_SHARE * largest / penalties)
         # Tilts and the noise on the result come from one draw, so they are independent.
-        draws = standard_noises(self.mechanism, seed, FIRST_RELEASE, task.n_agents, 2 * task.dimension)
+        draws = standard_noises(self.mechanism, seed, task.n_agents, 2 * task.dimension)
         tilts = tilt_scales[:, None] * draws[:, : task.dimension]
         models = solved_within(task, tilts, SOLVER_SHARE * largest)
         models += solver_scales[:, None] * draws[:, task.dimension :]

@@ -44,7 +44,7 @@ from flockwise.protocol.filter import (
 )
 from flockwise.protocol.rows import NOISE_COLUMNS, AgentRows, public_noise, quotients, tallies, weighted
 from flockwise.release import OutputPerturbation, PointMean, Released, statistic
-from flockwise.release.finish_models import finish_around_models
+from flockwise.release.finish import finish_around_models
 from flockwise.solve import solve_anchored_models, solve_local_models
 
 BUDGET = Budget(1.0, math.exp(-5))

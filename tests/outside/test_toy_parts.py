@@ -52,7 +52,7 @@ def outside(*arguments: str, cwd: Path = ROOT, timeout: float = 240) -> subproce
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(HERE)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT / "src")])},
         capture_output=True,
         text=True,
         timeout=timeout,

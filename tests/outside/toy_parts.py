@@ -82,7 +82,8 @@ class ToyNoise(Mechanism):
 
     @property
     def rho(self):
-        return self.epsilon**2 / 2
+        """Half of the Fisher information, 1/(3·scale²), times the squared sensitivity."""
+        return self.epsilon**2 / 6
 
     @property
     def noise_std(self):

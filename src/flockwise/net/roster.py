@@ -1,26 +1,27 @@
-"""Who an agent's neighbors are, as the network's authority signed it: one slice of the graph per agent.
+"""Rosters: an agent's neighbors as the network's authority signed them, one slice of the graph per agent.
 
 No agent sees the whole graph. Each gets its own neighborhood, with names, addresses, public keys and
 weights. All slices of a version are cut from one graph, so both ends of an edge hold the same weight. A slice
 is text, below its signature, so people can read it too.
 
-A newer version replaces an older one, and never the other way round: an old slice that is put back, by
-mistake or by an enemy, is refused.
+A newer version replaces an older one. An older one that is put back, by mistake or by an enemy, is refused.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from flockwise.checks import Count, Positive, check_fields
 from flockwise.errors import IdentityError, MissingExtra, NetworkError
 from flockwise.net.identity import Authority, Identity, Trust
 from flockwise.net.intake import NeighborKey
 from flockwise.net.names import check_name, split_address
-from flockwise.net.signing import SIGNATURE_BYTES, check_public_key, holds
+from flockwise.net.signing import check_public_key, holds
 
 if TYPE_CHECKING:
     from flockwise.graph import SimilarityGraph
@@ -32,14 +33,13 @@ except ImportError as error:
 
 FORMAT: Final = b"flockwise roster 1"
 MAX_BYTES: Final = 2**24
+# There is one text for each signature, of 64 bytes.
+SIGNATURE: Final = re.compile(rb"[0-9a-f]{128}")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an agent is to be found, and how to know that it is the one.
-
-    name: of the agent; host: of the process that runs it, as in that one's certificate; address: host:port.
-    """
+    """An agent: its host, as in the host's certificate, the host's address (host:port), its public key."""
 
     name: str
     host: str
@@ -70,30 +70,26 @@ class Link(Place):
 class Neighborhood:
     """One agent's slice of the network.
 
-    index: the agent's number among all agents, which public random numbers go by.
-    tick_rate: updates per second of every agent, in the mean.
-    settings: of the method, the same for everyone; public.
+    index: the agent's number among all agents, used for public random numbers.
+    tick_rate: updates per second of every agent, on average.
+    settings: public, and the same for all agents.
     """
 
     network: str
-    version: int
+    version: Count
     index: int
     place: Place
-    dimension: int
-    tick_rate: float
+    dimension: Count
+    tick_rate: Positive
     neighbors: tuple[Link, ...]
     settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:
+        check_fields(self, NetworkError)
         check_name(self.network, "network")
         names = [link.name for link in self.neighbors]
         if len({self.agent, *names}) != len(names) + 1:
             raise NetworkError(f"agent {self.agent!r}: its neighbors must be others, each once, got {names}")
-        if self.version < 1 or self.dimension < 1 or not 0 < self.tick_rate < math.inf:
-            raise NetworkError(
-                f"agent {self.agent!r}: version and dimension must be at least 1 and tick_rate positive, got "
-                f"version={self.version}, dimension={self.dimension}, tick_rate={self.tick_rate!r}"
-            )
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @property
@@ -101,11 +97,11 @@ class Neighborhood:
         return self.place.name
 
     def keys(self) -> dict[str, NeighborKey]:
-        """What the intake has to know of the neighbors."""
+        """The neighbors' keys, for the intake."""
         return {link.name: NeighborKey(link.public_key, link.weight, link.index) for link in self.neighbors}
 
     def successor(self, offered: Neighborhood) -> Neighborhood:
-        """The slice to go by from now on: the one offered if it is newer, this one if it is the same."""
+        """The slice for the time from now on: the one offered, if it is newer or the same."""
         for (field, mine), other in zip(self._lasting().items(), offered._lasting().values(), strict=True):
             if mine != other:
                 raise IdentityError(
@@ -125,7 +121,7 @@ class Neighborhood:
         return offered
 
     def _lasting(self) -> dict[str, str | int]:
-        """What an agent is for as long as it lives. With another key its old messages would not be known."""
+        """What never changes. With another key, neighbors would not know the agent's old messages."""
         return {
             "network": self.network,
             "agent": self.agent,
@@ -182,18 +178,18 @@ def sign_neighborhood(neighborhood: Neighborhood, authority: Authority) -> bytes
 
 
 def read_neighborhood(data: bytes, agent: str, trust: Trust) -> Neighborhood:
-    """The slice of this agent, if the authority of its network signed it, as it stands, to the last byte."""
+    """The slice of this agent, if the authority of its network signed exactly these bytes."""
     first, line, body = (*data[:MAX_BYTES].split(b"\n", 2), b"", b"")[:3]
     if first != FORMAT:
         raise IdentityError(
             f"agent {agent!r}: a roster begins with {FORMAT.decode()!r}, and this one with {first[:40]!r}; "
             "get it again, or install the version of Flockwise that reads it"
         )
-    signature = _signature(line)
-    if signature is None or not holds(trust.roster_key, _content(body), signature):
+    is_signed = SIGNATURE.fullmatch(line) is not None
+    if not is_signed or not holds(trust.roster_key, _content(body), bytes.fromhex(line.decode())):
         raise IdentityError(
             f"agent {agent!r}: the roster was not signed by the authority of network {trust.network!r}, or "
-            "was changed since; get it again from whoever runs the network"
+            "was changed since; get it again from the people who run the network"
         )
     try:
         neighborhood = msgspec.json.decode(body, type=Neighborhood)
@@ -208,7 +204,7 @@ def read_neighborhood(data: bytes, agent: str, trust: Trust) -> Neighborhood:
 
 
 def check_belongs(neighborhood: Neighborhood, identity: Identity) -> None:
-    """Refuse to run an agent on a host, or with a key, that others do not expect of it."""
+    """Refuse to run an agent on another host, or with another key, than others expect."""
     place = neighborhood.place
     expected = (neighborhood.network, place.host, split_address(place.address)[0], place.public_key)
     subject = identity.subject
@@ -222,15 +218,5 @@ def check_belongs(neighborhood: Neighborhood, identity: Identity) -> None:
 
 
 def _content(body: bytes) -> bytes:
-    """What the authority signs: never to be taken for anything else that it may sign."""
+    """The bytes that the authority signs. They begin like nothing else that it may sign."""
     return FORMAT + b"\n" + body
-
-
-def _signature(line: bytes) -> bytes | None:
-    """Exactly as it was written: there is one text for each signature."""
-    try:
-        signature = bytes.fromhex(line.decode())
-    except ValueError:
-        return None
-    is_ours = len(signature) == SIGNATURE_BYTES and signature.hex().encode() == line
-    return signature if is_ours else None

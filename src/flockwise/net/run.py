@@ -41,19 +41,19 @@ def run_folder(path: Path) -> None:
     The text of an unexpected error may have been computed from data, and the last words of a process are
     written to a file. So they name only the kind of the error and its place.
     """
+
+    async def run() -> None:
+        async with open_host(HostFolder.read(path), owns_process=True) as host:
+            await host.run()
+
     try:
-        asyncio.run(_run(path))
+        asyncio.run(run())
     except (FlockwiseError, OSError):
         raise
     except Exception as error:
         raise NetworkError(
             f"{path}: ended by an error that should not happen, {type(error).__name__} at {place_of(error)}"
         ) from None
-
-
-async def _run(path: Path) -> None:
-    async with open_host(HostFolder.read(path), owns_process=True) as host:
-        await host.run()
 
 
 @asynccontextmanager

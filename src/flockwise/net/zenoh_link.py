@@ -34,8 +34,6 @@ except ImportError as error:
 # How many messages of one sender may wait for the loop: more than a neighbor sends while a busy host is
 # late, and a bound on the memory that it can take.
 SHARE: Final = 64
-# An agent of this host is trusted, and greets all its neighbors at once.
-LOCAL_SHARE: Final = 2**20
 # A host has one session, and for a while the one before it. No more are remembered.
 MOST_SESSIONS: Final = 4
 # In place of a session, for an agent that is heard although no session says that it is up.
@@ -103,7 +101,6 @@ class ZenohLink:
         self._gone_at: dict[str, float] = {}
         self._heard_at: dict[str, float] = {}
         self._session: Session | None = None
-        self._local: Inbox[Arrival] | None = None
         self._changing = asyncio.Lock()
         self._counting = threading.Lock()
 
@@ -180,9 +177,9 @@ class ZenohLink:
         """Leave the network."""
         async with self._changing:
             await self._close_session()
-            if self._local is not None:
-                self._local.close()
-                self._local = None
+            # What still waits for agents of this host is lost.
+            self._attached.clear()
+            self._audience.clear()
 
     def dropped(self, agent: str) -> Counter[str]:
         """Messages for this agent that were dropped here, by reason."""
@@ -227,10 +224,7 @@ class ZenohLink:
 
     def _hand_over(self, arrival: Arrival) -> None:
         """To an agent of this host, once the present call is done: agents do not call each other."""
-        if self._local is None:
-            self._local = Inbox(asyncio.get_running_loop(), self._deliver, share=LOCAL_SHARE)
-        if not self._local.put(arrival.sender, arrival):
-            self._drop("flooded", arrival.sender, arrival.receiver)
+        asyncio.get_running_loop().call_soon(self._deliver, arrival)
 
     def _count_out(self, data: bytes) -> None:
         self.traffic.messages_out += 1

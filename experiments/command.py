@@ -22,8 +22,7 @@ from flockwise.cli.console import RESULTS, output_folder, progress_bar, say, say
 from flockwise.cli.interrupt import INTERRUPTED, stop_on_interrupt
 from flockwise.errors import ConfigError, FlockwiseError
 from flockwise.files import write_json, write_whole
-from flockwise.report.plots import Picture
-from flockwise.report.svg import PIXELS_PER_INCH, save_picture
+from flockwise.report.theme import PIXELS_PER_INCH, Picture, save_picture
 
 # After a claim, by what it is about.
 WHOSE = {"paper": "", "ours": " (ours)", "cause": " (why)"}

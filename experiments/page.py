@@ -12,9 +12,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from flockwise.files import write_whole
-from flockwise.report.environment import templates
-from flockwise.report.plots import Picture
-from flockwise.report.svg import inline_svg
+from flockwise.report.page import templates
+from flockwise.report.theme import Picture, inline_svg
 
 # The keys that every row of a result has; what else it has says where it belongs.
 COMMON = frozenset(

@@ -11,8 +11,7 @@ from experiments.sparse_models import solve_sparse_models
 from experiments.synthetic import network
 from experiments.workbook import Workbook
 
-from flockwise.report.plots import Picture
-from flockwise.report.svg import inline_svg
+from flockwise.report.theme import Picture, inline_svg
 from flockwise.solve import solve_local_models
 
 TUNING_SEED = 1_000_000

@@ -10,8 +10,7 @@ from experiments.result import Result
 from experiments.scale import Scale
 from experiments.workbook import Workbook
 
-from flockwise.report.plots import Picture
-from flockwise.report.svg import inline_svg
+from flockwise.report.theme import Picture, inline_svg
 
 pytestmark = pytest.mark.paper
 

@@ -9,8 +9,7 @@ from experiments.scale import Scale
 from experiments.scaling import Setting
 from experiments.workbook import Workbook
 
-from flockwise.report.plots import Picture
-from flockwise.report.svg import inline_svg
+from flockwise.report.theme import Picture, inline_svg
 
 
 def test_settings_have_different_keys_and_the_wanted_kinds():

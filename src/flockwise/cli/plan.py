@@ -3,75 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from flockwise.cli.console import output_folder, print_table, progress_bar, say
 from flockwise.errors import PrivacyError
 from flockwise.files import write_json
-from flockwise.privacy import Budget, Mechanism, Plan, default_delta
+from flockwise.privacy import Budget, Plan, default_delta
 from flockwise.privacy.accounting.gaussian import Remark
-from flockwise.privacy.mechanisms import Norm, accountants_of
+from flockwise.privacy.mechanisms import accountants_of
 
 # The usual mechanism of each norm, and the pure one, which needs no δ.
 USUAL: dict[str, str] = {"l1": "laplace", "l2": "gaussian"}
 PURE: dict[str, str] = {"l1": "laplace", "l2": "knorm"}
 CURVE_POINTS = 17
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The event that every update would be, under one accountant."""
-
-    event: Mechanism
-    step_epsilon: float | None
-
-    def document(self) -> dict[str, Any]:
-        document: dict[str, Any] = {"mechanism": self.event.name}
-        if self.step_epsilon is not None:
-            document["step_epsilon"] = self.step_epsilon
-        return document | {"noise_scale": self.event.scale, "noise_std": self.event.noise_std}
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is to be released, how often, and for which budget."""
-
-    budget: Budget
-    samples: int
-    dimension: int
-    norm: Norm
-    bound: float
-
-    @property
-    def sensitivity(self) -> float:
-        """2C/m: how far the mean of clipped gradients moves when one of the m samples is replaced."""
-        return 2 * self.bound / self.samples
-
-    @property
-    def mechanism(self) -> str:
-        return (USUAL if self.budget.delta > 0 else PURE)[self.norm]
-
-    def answers(self, updates: int) -> dict[str, Noise | PrivacyError]:
-        """The least noise under each accountant that is proven for it, or why it has none."""
-        # Without δ only the sum is left for K-norm noise.
-        only_sums = self.budget.delta == 0 and self.norm == "l2"
-        proven = ("basic",) if only_sums else accountants_of(self.mechanism)
-        return {name: self._answer(name, updates) for name in proven}
-
-    def _answer(self, accountant: str, updates: int) -> Noise | PrivacyError:
-        """What the gate of a simulated agent would add."""
-        try:
-            made = Plan.fitting(self.budget, self.mechanism, updates, accountant=accountant)
-        except PrivacyError as error:
-            return error
-        event = made.event(1, self.sensitivity, self.dimension)
-        if accountant == Remark.name:
-            return Noise(event, Remark().split([event] * updates, self.budget.delta).step_epsilons[0])
-        return Noise(event, event.epsilon if event.is_pure else None)
 
 
 def plan(
@@ -109,25 +56,86 @@ def plan(
     if not (math.isfinite(bound) and bound > 0):
         raise PrivacyError(f"--bound must be positive and finite, got {bound!r}")
     budget = Budget(epsilon, default_delta(samples) if delta is None else delta)
-    question = Question(budget, samples, dimension, cast(Norm, norm), bound)
+    # How far the mean of clipped gradients moves when one of the m samples is replaced: 2C/m.
+    sensitivity = 2 * bound / samples
     folder = None if out is None else output_folder(out)
-    answers = question.answers(updates)
+    found, missing = _least_noise(budget, norm, updates, sensitivity, dimension)
     if json is not None:
-        write_json(json, _document(question, updates, answers))
-    _show(question, updates, answers)
+        document = {
+            "epsilon": epsilon,
+            "delta": budget.delta,
+            "updates": updates,
+            "samples": samples,
+            "dimension": dimension,
+            "norm": norm,
+            "bound": bound,
+            "sensitivity": sensitivity,
+            "neighboring": "replace one sample",
+            "accountants": found,
+        }
+        write_json(json, document)
+    print_table(
+        ("accountant", "mechanism", "step ε", "noise scale", "noise sd", "length / bound"),
+        [
+            *(_cells(name, noise, math.sqrt(dimension) / bound) for name, noise in found.items()),
+            *((name, *"–" * 5) for name in missing),
+        ],
+        words=("accountant", "mechanism"),
+        title=f"ε = {epsilon:g}, δ = {budget.delta:.4g}, {updates:,} updates, p = {dimension:,}",
+    )
+    for name, reason in missing.items():
+        say(f"No {name}: {reason}")
     say(
         f"Noise on each coordinate of the mean of {samples:,} clipped gradients; replacing one of them moves "
-        f"it by at most {question.sensitivity:.6g} in {norm.upper()}."
+        f"it by at most {sensitivity:.6g} in {norm.upper()}."
     )
     if folder is not None:
-        say(f"The picture is {_draw(question, updates, folder)}")
+        say(f"The picture is {_draw(budget, norm, updates, sensitivity, dimension, folder)}")
+
+
+def _least_noise(
+    budget: Budget, norm: str, updates: int, sensitivity: float, dimension: int
+) -> tuple[dict[str, dict[str, Any]], dict[str, PrivacyError]]:
+    """What the gate of a simulated agent would add: by accountant, and why other accountants have none."""
+    mechanism = (USUAL if budget.delta > 0 else PURE)[norm]
+    # Without δ only the sum is left for K-norm noise.
+    only_sums = budget.delta == 0 and norm == "l2"
+    found: dict[str, dict[str, Any]] = {}
+    missing: dict[str, PrivacyError] = {}
+    for name in ("basic",) if only_sums else accountants_of(mechanism):
+        try:
+            made = Plan.fitting(budget, mechanism, updates, accountant=name)
+        except PrivacyError as error:
+            missing[name] = error
+            continue
+        event = made.event(1, sensitivity, dimension)
+        found[name] = {"mechanism": event.name}
+        if name == Remark.name:
+            split = Remark().split([event] * updates, budget.delta)
+            found[name]["step_epsilon"] = split.step_epsilons[0]
+        elif event.is_pure:
+            found[name]["step_epsilon"] = event.epsilon
+        found[name] |= {"noise_scale": event.scale, "noise_std": event.noise_std}
+    return found, missing
+
+
+def _cells(name: str, noise: dict[str, Any], length: float) -> tuple[str, ...]:
+    """length: of a vector of ones, beside the clipping bound."""
+    return (
+        name,
+        noise["mechanism"],
+        f"{noise['step_epsilon']:.4f}" if "step_epsilon" in noise else "–",
+        f"{noise['noise_scale']:.5g}",
+        f"{noise['noise_std']:.5g}",
+        f"{length * noise['noise_std']:.4g}",
+    )
 
 
 def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
-    """Which method to run, and whether: from what is public about a configured run."""
+    """Which method to run, if any, from what is public about a configured run."""
     if given:
         raise PrivacyError(f"--{given[0]}: --problem takes it from {file}; leave it out")
-    # These need the compiled engines, which take longer to load than the other plans to make.
+    # Imported here: the compiled engines take longer to load than the other plans take to make.
     from flockwise.cli.planning import UNIT, WORDS, show_plan
     from flockwise.config import Config, plan_of
     from flockwise.planner.words import document
@@ -140,64 +148,20 @@ def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
     show_plan(made)
 
 
-def _document(question: Question, updates: int, answers: dict[str, Noise | PrivacyError]) -> dict[str, Any]:
-    return {
-        "epsilon": question.budget.epsilon,
-        "delta": question.budget.delta,
-        "updates": updates,
-        "samples": question.samples,
-        "dimension": question.dimension,
-        "norm": question.norm,
-        "bound": question.bound,
-        "sensitivity": question.sensitivity,
-        "neighboring": "replace one sample",
-        "accountants": {
-            name: answer.document() for name, answer in answers.items() if isinstance(answer, Noise)
-        },
-    }
-
-
-def _show(question: Question, updates: int, answers: dict[str, Noise | PrivacyError]) -> None:
-    def cells(name: str, answer: Noise | PrivacyError) -> tuple[str, ...]:
-        if isinstance(answer, PrivacyError):
-            return name, *"–" * 5
-        length = math.sqrt(question.dimension) * answer.event.noise_std
-        return (
-            name,
-            answer.event.name,
-            "–" if answer.step_epsilon is None else f"{answer.step_epsilon:.4f}",
-            f"{answer.event.scale:.5g}",
-            f"{answer.event.noise_std:.5g}",
-            f"{length / question.bound:.4g}",
-        )
-
-    epsilon, delta = question.budget.epsilon, question.budget.delta
-    print_table(
-        ("accountant", "mechanism", "step ε", "noise scale", "noise sd", "length / bound"),
-        (cells(name, answer) for name, answer in answers.items()),
-        words=("accountant", "mechanism"),
-        title=f"ε = {epsilon:g}, δ = {delta:.4g}, {updates:,} updates, p = {question.dimension:,}",
-    )
-    for name, answer in answers.items():
-        if isinstance(answer, PrivacyError):
-            say(f"No {name}: {answer}")
-
-
-def _draw(question: Question, updates: int, folder: Path) -> Path:
-    """Noise for 1 update up to well beyond those asked for."""
-    # Drawing needs matplotlib, which takes longer to load than all answers take to find.
+def _draw(budget: Budget, norm: str, updates: int, sensitivity: float, dimension: int, folder: Path) -> Path:
+    """Noise for 1 update up to many more than those asked for."""
+    # Imported here: matplotlib takes longer to load than all else here.
     from flockwise.report.noise_plot import noise_against_updates
-    from flockwise.report.svg import save_picture
+    from flockwise.report.theme import save_picture
 
     last = max(100, 4 * updates)
     ratio = last ** (1 / (CURVE_POINTS - 1))
     counts = sorted({round(ratio**point) for point in range(CURVE_POINTS)} | {updates})
     curves: dict[str, list[float]] = {}
     for count in counts:
-        for name, answer in question.answers(count).items():
-            if isinstance(answer, Noise):
-                curves.setdefault(name, []).append(answer.event.noise_std)
+        for name, noise in _least_noise(budget, norm, count, sensitivity, dimension)[0].items():
+            curves.setdefault(name, []).append(noise["noise_std"])
     picture = noise_against_updates(
-        counts, curves, updates=updates, epsilon=question.budget.epsilon, delta=question.budget.delta
+        counts, curves, updates=updates, epsilon=budget.epsilon, delta=budget.delta
     )
     return save_picture(picture, folder)

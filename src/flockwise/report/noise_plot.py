@@ -6,11 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from flockwise.privacy.accounting import ACCOUNTANTS
-from flockwise.report.plots import Picture
-from flockwise.report.theme import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION, draw, legend_above
+from flockwise.report.theme import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    Picture,
+    draw,
+    legend_above,
+    log_ticks,
+)
 
 # The paper's rules share a color: one is for Laplace noise, the other for normal noise.
 STYLES: dict[str, tuple[str, Any]] = {
@@ -54,13 +65,8 @@ def noise_against_updates(
             color=INK,
             fontsize=9,
         )
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = axis.get_view_interval()
-            axis.set_major_locator(
-                LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0), numticks=12)
-            )
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-            axis.set_minor_formatter(NullFormatter())
+        log_ticks(axes.xaxis)
+        log_ticks(axes.yaxis)
         axes.margins(x=0.02)
         legend_above(figure, axes)
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from flockwise.files import write_whole
 from flockwise.report.comparison import PRIVATE, Comparison
-from flockwise.report.environment import templates
-from flockwise.report.plots import Picture
-from flockwise.report.svg import inline_svg
+from flockwise.report.theme import Picture, inline_svg
 from flockwise.results.tuning import TradeoffChoice
 
 NOT_PRIVATE = "Not differentially private: this run has privacy = none."
@@ -97,6 +96,17 @@ class Page:
         if own is not None and shown != own.name:
             tiles.insert(2, (self._metric(own.metric), f"mean {word}, private at ε = {own.epsilon:g}"))
         return tiles
+
+
+def templates(*folders: Path) -> Environment:
+    """Those of the package, and those in further folders."""
+    return Environment(
+        loader=ChoiceLoader([PackageLoader("flockwise.report"), *map(FileSystemLoader, folders)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def _spread(values: np.ndarray) -> str:

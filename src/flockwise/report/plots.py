@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from flockwise.graph import SimilarityGraph
 from flockwise.report.comparison import Comparison
 from flockwise.report.layout import MOST_DRAWN, Positions, graph_layout, ring_layout
-from flockwise.report.theme import BLUE, FAINT, INK, VERMILION, draw, legend_above
+from flockwise.report.theme import BLUE, FAINT, INK, VERMILION, Picture, draw, legend_above, log_ticks
 from flockwise.results.metrics import metrics_by_sample_count
 
 Effort: TypeAlias = Literal["ticks", "vectors"]
@@ -23,16 +22,6 @@ Effort: TypeAlias = Literal["ticks", "vectors"]
 WIDTH = 9.2
 # More marks than this are drawn as pixels inside the vector picture.
 MOST_VECTOR_MARKS = 3000
-
-
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """A figure with the name of its file, its title and what it shows."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
 
 
 def pictures(comparison: Comparison, targets: NDArray[np.float64] | None = None) -> list[Picture]:
@@ -61,7 +50,9 @@ def convergence(comparison: Comparison) -> Picture | None:
             painter(by_vectors, comparison, "vectors")
             by_vectors.set_ylabel("")
         for axes in grid[-1]:
-            _log_effort(axes)
+            # Most happens early: a straight axis would show it in its first tenth.
+            axes.set_xscale("log")
+            log_ticks(axes.xaxis)
         grid[-1, 0].set_xlabel("updates per agent")
         grid[-1, 1].set_xlabel("vectors sent per agent")
         legend_above(figure, grid[-1, 0])
@@ -112,16 +103,6 @@ def _paint_curve(
     released = "released" if comparison.runs[name].own_models is not None else None
     label = comparison.label(name, released)
     axes.plot(spent[spent > 0], values[spent > 0], color=comparison.looks[name][0], label=label)
-
-
-def _log_effort(axes: Axes) -> None:
-    # Most happens early: a straight axis would show it in its first tenth.
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    within = (1.0,) if high > 300 * low else (1.0, 2.0, 5.0)
-    axes.xaxis.set_major_locator(LogLocator(subs=within, numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def by_size(comparison: Comparison) -> Picture | None:
@@ -187,7 +168,7 @@ def gain_on_graph(comparison: Comparison, targets: NDArray[np.float64] | None = 
     if positions is None:
         positions = graph_layout(graph)
     caption = (
-        f"Each agent {where}, joined to its neighbors, larger with more training samples. Colour: how much "
+        f"Each agent {where}, joined to its neighbors, larger with more training samples. Color: how much "
         f"better its model is than what it learns alone, in {unit}"
         + ("; grey agents have no test samples." if np.isnan(gains).any() else ".")
     )

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from flockwise.report import Comparison, Picture, pictures
 from flockwise.report import plots as plots_module
 from flockwise.report.plots import by_size, convergence, gain_on_graph, proven_rate
-from flockwise.report.svg import inline_svg, save_picture
+from flockwise.report.theme import inline_svg, save_picture
 
 
 def painted(picture: Picture | None) -> Picture:

@@ -150,7 +150,7 @@ def test_after_one_time_out_nobody_else_is_given_up():
     world.kill(5)
     world.run_to_the_end()
     for agent, node in world.nodes.items():
-        lost = {number for number, ear in node._hearing._ears.items() if ear.is_lost}
+        lost = {number for number, state in node._states.items() if state.is_lost}
         assert lost == ({5} if "agent5" in world.keys(agent) else set())
 
 

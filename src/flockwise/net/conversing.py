@@ -1,30 +1,41 @@
 """Drives an agent that releases once and then talks with its neighbors in rounds, by relays alone.
 
-Until it has released it is a node like any other: who is up, what they know of its releases, and that nothing
-is spent for nobody. Then the conversation begins. A round is done when it is held from everyone who is waited
-for (flockwise.net.hearing). What was lost is made up for: while an agent waits it sends its last two relays
-again, about once a second, to the neighbors that it misses, and who is asked so answers with its own.
+Until it has released it is a node like any other. Then the conversation begins. A round is done when the
+relays of all neighbors that have to be waited for are there. While an agent waits it sends its last two
+relays again, about once a second, to the neighbors that it misses, and a neighbor that is asked so answers
+with its own.
+
+Keep waiting for a live neighbor: dropping a slow one would make others drop this agent, and so on. A neighbor
+is not waited for if
+- it showed no sign of life for the time-out, or for ten times as long if it has not said anything yet: it may
+  be about to start;
+- it is past the round: it said last neither the relay that is missing nor anything that this agent has said
+  itself, or it has nothing more to say;
+- it holds everyone up for ten time-outs, alive or not.
+
+A neighbor that misses two rounds in a row is dropped for the rest of the conversation: no more than two are
+sent again, so neither can make up for what it has not heard of the other. Both find that out by themselves. A
+neighbor that leaves the network is dropped at once.
 
 What holds, whatever happens to machine and network:
 - What was heard in a round is in the journal before the next relay leaves: an agent that starts again says
   the same bytes.
 - Relays are made of releases, relays and public values. Nothing that a neighbor says in them makes the agent
   release anything more.
-- What it says is what honest neighbors take, or it takes no further part.
-- What comes of it is finite, or the agent learns alone.
+- An agent says nothing that honest neighbors would refuse; if it had to, it takes no further part.
+- The result is finite, or the agent learns alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 
 from flockwise.agent import Message
 from flockwise.errors import NetworkError
-from flockwise.net.hearing import Hearing
 from flockwise.net.intake import NeighborKey, relay_fault
 from flockwise.net.journal import Ended, Journal
 from flockwise.net.node import Node
@@ -32,28 +43,73 @@ from flockwise.net.outbox import Signer
 from flockwise.net.time import SECOND
 from flockwise.net.wire import REPEATED, Repeat, is_repeat, say_again
 from flockwise.privacy.messages import Relay
-from flockwise.protocol.conversation import Conversation, Direction, Heard, Talk
+from flockwise.protocol.conversation import Direction, Heard, Tag, Talk, Vector
 
-# Who is missed, or asks, is told again what was said last, at most this often.
+# The least time between two repetitions to one neighbor.
 REPEATING_GAP: Final = 1 * SECOND
-# No conversation has more rounds: neighbors who lie could make it go on for ever, and fill the disk.
+# No conversation has more rounds: neighbors that lie could make it go on for ever, and fill the disk.
 MOST_ROUNDS: Final = 1 << 15
 # Nor is more heard in it, in bytes: all of it is in the journal.
 MOST_BYTES: Final = 1 << 30
-
-# The agent's conversation, from its edges; called once it has released.
-Begin: TypeAlias = Callable[[Mapping[int, float]], Conversation[Direction | None]]
+# Relays of one neighbor that are kept: no neighbor that keeps to the rounds is further ahead.
+AHEAD: Final = 8
+# Time-outs for a neighbor that was never heard, and for one that lives and does not go on.
+LONG: Final = 10
 
 
 @dataclass(frozen=True)
 class ConversationParts:
-    """What an agent needs to take part. number: the agent's own. timeout: of a round, in nanoseconds."""
+    """What an agent needs to take part.
 
-    number: int
-    begin: Begin
+    begin: the conversation of an agent with these edges; called once it has released.
+    timeout: of a round, in nanoseconds.
+    """
+
+    begin: Callable[[Mapping[int, float]], Talk[Direction | None]]
     signer: Signer
     journal: Journal
     timeout: int
+
+
+@dataclass
+class _NeighborState:
+    """What is known of one neighbor in the conversation."""
+
+    kept: dict[Tag, Vector] = field(default_factory=dict)
+    said_last: list[Tag] = field(default_factory=list)
+    is_over: bool = False
+    was_heard: bool = False
+    is_given_up: bool = False
+    has_left: bool = False
+    missed: int = 0  # rounds in a row
+    last_sign: int = 0
+
+    @property
+    def is_lost(self) -> bool:
+        return self.has_left or self.missed >= REPEATED
+
+    def keep(self, relay: Relay, talk: Talk[Any] | None, now: int) -> None:
+        """A relay of the present round or of a later one; one that comes too late is left aside."""
+        tag = relay.stage, relay.round
+        self.was_heard, self.last_sign = True, now
+        if self.is_lost or (talk is not None and tag != talk.waiting and talk.has_said(tag)):
+            return
+        self.is_given_up = False
+        self.kept[tag] = relay.vector
+        if len(self.kept) > AHEAD:
+            del self.kept[next(iter(self.kept))]
+
+    def is_missing(self, talk: Talk[Any]) -> bool:
+        """Whether it has to be waited for in the present round."""
+        tag = talk.waiting
+        if tag in self.kept or self.is_lost or self.is_given_up or self.is_over or tag in self.said_last:
+            return False
+        return not self.said_last or talk.has_said(self.said_last[-1])
+
+    def is_late(self, since: int, timeout: int, now: int) -> bool:
+        """Whether it was waited for too long in a round that began at `since`."""
+        patience = timeout if self.was_heard else LONG * timeout
+        return now - max(since, self.last_sign) >= patience or now - since >= LONG * timeout
 
 
 class ConversingNode(Node):
@@ -68,8 +124,8 @@ class ConversingNode(Node):
         self._bytes = 0
         self._conversation = conversation
         self._keys = dict(neighbors)
-        self._hearing = Hearing(conversation.timeout)
-        self._hearing.listen_to(key.index for key in neighbors.values())
+        self._states: dict[int, _NeighborState] = {}
+        self._listen_to(self._numbers())
         self._talk: Talk[Direction | None] | None = None
         self._ended: Ended | None = None
         self._last: list[bytes] = []
@@ -88,7 +144,7 @@ class ConversingNode(Node):
 
     @property
     def direction(self) -> Direction | None:
-        """What came of the conversation; None before the end, and for an agent that learns alone."""
+        """The result of the conversation; None before the end, and for an agent that learns alone."""
         return None if self._ended is None else self._ended.direction
 
     def start(self, now: int) -> int | None:
@@ -118,10 +174,11 @@ class ConversingNode(Node):
         repeat = self.intake.repeat(sender, data)
         if repeat is None:
             return
-        now = self._time.now()
-        for relay in repeat.relays:
-            self._hearing.keep(relay, self._talk, now)
-        self._hearing.note(repeat, now)
+        now, state = self._time.now(), self._states.get(repeat.sender)
+        if state is not None:
+            for relay in repeat.relays:
+                state.keep(relay, self._talk, now)
+            state.said_last, state.is_over, state.last_sign = repeat.tags, repeat.is_over, now
         self._go_on(now)
         if repeat.waits:
             self._say_again(sender, now)
@@ -130,19 +187,20 @@ class ConversingNode(Node):
         super().on_presence(neighbor, is_up)
         if not is_up or neighbor not in self._keys:
             return
-        now = self._time.now()
-        self._hearing.sign_of_life(self._keys[neighbor].index, now)
+        now, state = self._time.now(), self._states.get(self._keys[neighbor].index)
+        if state is not None:
+            state.last_sign = now
         if self._talk is not None or self.is_over:
             self._say_again(neighbor, now)
 
     def set_neighbors(self, neighbors: Mapping[str, NeighborKey], version: int) -> None:
-        """Who comes after the conversation has begun has no part in it, and who leaves is not heard again."""
+        """Once the conversation has begun nobody can join it. A neighbor that leaves is not heard again."""
         super().set_neighbors(neighbors, version)
         self._keys = dict(neighbors)
         if self._talk is None:
-            self._hearing.listen_to(key.index for key in neighbors.values())
+            self._listen_to(self._numbers())
         else:
-            self._hearing.lose_all_but(self._numbers())
+            self._lose_all_but(self._numbers())
             self._go_on(self._time.now())
 
     def next_wake(self) -> int | None:
@@ -154,16 +212,18 @@ class ConversingNode(Node):
             super()._take(sender, message)
             return
         now = self._time.now()
-        self._hearing.keep(message, self._talk, now)
+        if message.sender in self._states:
+            self._states[message.sender].keep(message, self._talk, now)
         self._go_on(now)
 
     def _may_release(self, now: int) -> bool:
-        """Nor when it is too late: a release that nobody talks about any more is spent for nobody."""
-        present = (self._keys[name].index for name, contact in self._contacts.items() if contact.has_greeted)
-        return super()._may_release(now) and not all(map(self._hearing.has_ended, present))
+        """Not either once all connected neighbors have finished the conversation."""
+        present = (self._keys[name].index for name, one in self._contacts.items() if one.has_greeted)
+        talking = (number for number in present if number in self._states)
+        return super()._may_release(now) and any(not self._states[number].is_over for number in talking)
 
     def _greet(self, name: str, contact: Any, now: int, *, is_answer: bool = False) -> None:
-        """That it is over is said first: the neighbor may release as soon as it is greeted."""
+        """First say that it is over: the neighbor may release as soon as it is greeted."""
         if self.is_over:
             self._repeated_at.pop(name, None)
             self._say_again(name, now)
@@ -180,18 +240,18 @@ class ConversingNode(Node):
         except NetworkError:
             self._stop("store")
             return
-        talk = self._talk = self._new_talk(edges)
+        talk = self._talk = self._conversation.begin(edges)
         first = talk.start()
         if first is None:
             self._end(talk.outcome)
-            return
-        self._say(first, now)
-        self._go_on(now)
+        else:
+            self._say(first, now)
+            self._go_on(now)
 
     def _take_up(self, edges: Mapping[int, float], now: int) -> None:
         """Go through all that was heard before; what was said last can be said again."""
-        self._hearing.listen_to(edges)
-        talk = self._talk = self._new_talk(edges)
+        self._listen_to(edges)
+        talk = self._talk = self._conversation.begin(edges)
         relay = talk.start()
         said = [] if relay is None else [relay]
         for heard in self._conversation.journal.rounds():
@@ -199,7 +259,7 @@ class ConversingNode(Node):
             if relay is not None:
                 said = [*said, relay][-REPEATED:]
         self._last = [self._conversation.signer.relay(relay) for relay in said]
-        self._hearing.lose_all_but(self._numbers())
+        self._lose_all_but(self._numbers())
         if relay is None or self._is_pointless():
             self._end(talk.outcome)
         else:
@@ -210,18 +270,24 @@ class ConversingNode(Node):
         """Of the neighbors, as the roster has them now."""
         return {key.index for key in self._keys.values()}
 
-    def _new_talk(self, edges: Mapping[int, float]) -> Talk[Direction | None]:
-        return Talk(self._conversation.number, self._conversation.begin(edges))
+    def _listen_to(self, neighbors: Iterable[int]) -> None:
+        self._states = {number: self._states.get(number, _NeighborState()) for number in neighbors}
+
+    def _lose_all_but(self, neighbors: Collection[int]) -> None:
+        """A neighbor that has left is neither waited for nor heard again, even if it comes back."""
+        for number, state in self._states.items():
+            state.has_left = state.has_left or number not in neighbors
+
+    def _missing(self, talk: Talk[Any]) -> list[int]:
+        return [number for number, state in self._states.items() if state.is_missing(talk)]
 
     def _go_on(self, now: int) -> None:
         """Do all rounds that nobody has to be waited for."""
         talk = self._talk
         while talk is not None and talk.waiting is not None and self.obstacle is None:
-            if self._hearing.missing(talk):
+            if self._missing(talk):
                 return
-            heard, refused = self._hearing.take(talk.waiting, self._size)
-            if refused:
-                self.intake.dropped["wrong_dimension"] += refused
+            heard = self._heard(talk.waiting)
             try:
                 self._conversation.journal.add(heard)
             except NetworkError:
@@ -233,16 +299,27 @@ class ConversingNode(Node):
                 return
             self._say(relay, now)
 
+    def _heard(self, tag: Tag) -> Heard:
+        """What neighbors said in this round. Relays of another size than the agent's own are dropped."""
+        speaking = {number: state for number, state in self._states.items() if not state.is_lost}
+        said = {number: state.kept.pop(tag) for number, state in speaking.items() if tag in state.kept}
+        heard = {number: vector for number, vector in said.items() if len(vector) == self._size}
+        if len(heard) < len(said):
+            self.intake.dropped["wrong_dimension"] += len(said) - len(heard)
+        return heard
+
     def _is_pointless(self) -> bool:
         """Nobody is left to talk with, or there is no end of it."""
         is_endless = self._rounds >= MOST_ROUNDS or self._bytes >= MOST_BYTES
-        return is_endless or self._hearing.is_deserted
+        return is_endless or all(state.is_lost for state in self._states.values())
 
     def _turned(self, talk: Talk[Direction | None], heard: Heard) -> Relay | None:
         """The next relay; None at the end, which absurd numbers bring about too."""
         self._rounds += 1
         self._bytes += sum(vector.nbytes for vector in heard.values())
-        self._hearing.count(heard)
+        for number, state in self._states.items():
+            if not state.is_lost:
+                state.missed = 0 if number in heard else state.missed + 1
         try:
             with np.errstate(all="ignore"):
                 relay = talk.turn(heard)
@@ -251,7 +328,7 @@ class ConversingNode(Node):
         return relay if relay is not None and _is_acceptable(relay) else None
 
     def _end(self, direction: Direction | None) -> None:
-        """Keep what came of it, if it can be used."""
+        """Keep the result, if it can be used."""
         self._talk, self._repeat_at = None, None
         sane = direction if direction is not None and _is_sane(direction) else None
         self._ended = Ended(sane, self._last, self._rounds)
@@ -272,17 +349,19 @@ class ConversingNode(Node):
         self._size, self._since, self._repeat_at = len(relay.vector), now, now + REPEATING_GAP
 
     def _wait(self, now: int) -> None:
-        """Ask those who are missed, and give up those who were waited for too long."""
+        """Ask the neighbors that are missing, and give up those that were waited for too long."""
         talk = self._talk
         if talk is None or talk.waiting is None or self.obstacle is not None:
             self._repeat_at = None
             return
         self._repeat_at = now + REPEATING_GAP
-        missing = set(self._hearing.missing(talk))
+        missing = self._missing(talk)
         for name, key in self._keys.items():
             if key.index in missing and self._contacts[name].up_since is not None:
                 self._say_again(name, now)
-        self._hearing.give_up(talk, self._since, now)
+        for number in missing:
+            state = self._states[number]
+            state.is_given_up = state.is_late(self._since, self._conversation.timeout, now)
         self._go_on(now)
 
     def _say_again(self, neighbor: str, now: int) -> None:
@@ -290,12 +369,12 @@ class ConversingNode(Node):
         if self.obstacle is not None or self._repeated_at.get(neighbor, -REPEATING_GAP) + REPEATING_GAP > now:
             return
         self._repeated_at[neighbor] = now
-        waits = self._talk is not None and self._keys[neighbor].index in self._hearing.missing(self._talk)
+        waits = self._talk is not None and self._keys[neighbor].index in self._missing(self._talk)
         self._transport.send(self.name, neighbor, say_again(Repeat(waits, self.is_over, self._last)))
 
 
 def _is_acceptable(relay: Relay) -> bool:
-    """Whether honest neighbors take it: who says what they refuse makes them wait in vain."""
+    """Whether honest neighbors take it. If they refused it, they would wait in vain."""
     return relay_fault(relay.stage, float(np.abs(relay.vector).max(initial=0.0))) is None
 
 

@@ -8,7 +8,7 @@ its budget, its samples, its key. Its resources are files and secure noise (floc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
@@ -40,6 +40,7 @@ from flockwise.privacy.budget import Budget
 from flockwise.privacy.gate import Gate
 from flockwise.privacy.ledger import LedgerBase
 from flockwise.privacy.noise import Noise, SecureNoise
+from flockwise.protocol.conversation import Direction, Talk
 
 # A clock of this rate, in ticks per second; it stops after as many updates as the function says.
 MakeClock: TypeAlias = Callable[[float, Callable[[], float]], Clock]
@@ -283,10 +284,9 @@ class _Assembly:
         released = self._batches[gates.place] if self._by_batches else joined(self._batches)
         sensitivity = 2 * budget.clip / len(released.targets)
         dimension, grid = self._neighborhood.dimension, 1.0 if plan.on_grid else None
-        stds = [
-            plan.event(number, sensitivity, dimension, grid).noise_std for number in range(1, len(plan) + 1)
-        ]
-        return np.array(stds * (len(self._batches) if self._by_batches else 1))
+        # Real agents spend evenly: all releases have the same noise.
+        releases = len(plan) * (len(self._batches) if self._by_batches else 1)
+        return np.full(releases, plan.event(1, sensitivity, dimension, grid).noise_std)
 
     def _node(self, agent: Agent) -> Node:
         resources, version = self._resources, self._neighborhood.version
@@ -315,15 +315,13 @@ class _Assembly:
         settings, number = self._settings, self._neighborhood.index
         ledger = None if self._gates is None else self._gates.ledgers[0]
         dimension = self._neighborhood.dimension
-        return ConversationParts(
-            number,
-            lambda edges: settings.protocol.converse(
-                number, public_side(settings.statistic, ledger, dimension), edges
-            ),
-            self._signer,
-            self._resources.open_journal(),
-            round(settings.round_timeout * SECOND),
-        )
+
+        def begin(edges: Mapping[int, float]) -> Talk[Direction | None]:
+            public = public_side(settings.statistic, ledger, dimension)
+            return Talk(number, settings.protocol.converse(number, public, edges))
+
+        timeout = round(settings.round_timeout * SECOND)
+        return ConversationParts(begin, self._signer, self._resources.open_journal(), timeout)
 
     def _intake(self) -> Intake:
         own, resources = self._neighborhood, self._resources

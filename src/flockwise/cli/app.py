@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import flockwise
-from flockwise.cli.console import say_error
+from flockwise.cli.console import say, say_error
 from flockwise.errors import FlockwiseError
 
 # Each command is `flockwise.cli.NAME.NAME`. The words beside it are how its own help begins.
@@ -38,12 +38,15 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, found, rest = super().resolve_command(ctx, args)
-        return name, found and load_command(found.name), rest
+        return name, load_command(name) if name else found, rest
 
 
 def load_command(name: str) -> Any:
     """The command itself, in the place of its line of help."""
     found = getattr(importlib.import_module(f"flockwise.cli.{name}"), name)
+    compiler = sys.modules.get("flockwise.code_cache")
+    if compiler is not None:
+        compiler.on_first_compilation = lambda: say("compiling for this machine, once: up to half a minute …")
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False)
         alone.command(name)(found)

@@ -42,6 +42,12 @@ def engine(
 
 
 @bench.command()
+def start(json_file: JsonFile = None) -> None:
+    """Processor time of a first run in a new process, with and without compiled code on disk."""
+    _measure("start", json_file)
+
+
+@bench.command()
 def growth(json_file: JsonFile = None) -> None:
     """What one update costs, and the memory, at 10 thousand, 100 thousand and a million agents."""
     _measure("growth", json_file)

@@ -20,21 +20,26 @@ from flockwise.objective.problem import Problem
 
 
 class LocalObjectives:
-    """Eq. (1) for all agents of a problem, or for the `agents` listed; none of it copies the data."""
+    """Eq. (1) for all agents of a problem, or for the `agents` listed; none of it copies the data.
+
+    l2_penalties, population: those of the problem, unless others of all agents are given.
+    anchors: of all agents; λ_i then weighs ‖θ − anchor_i‖² in place of ‖θ‖².
+    """
 
     def __init__(
         self,
         problem: Problem,
         agents: NDArray[np.integer] | None = None,
+        *,
         l2_penalties: NDArray[np.float64] | None = None,
         population: Population | None = None,
+        anchors: NDArray[np.float64] | None = None,
     ) -> None:
-        """population: the problem's own samples, unless others of the same agents are given."""
         self.problem = problem
         self.population = problem.population if population is None else population
         self.agents = np.arange(problem.n_agents) if agents is None else agents
-        # All agents' penalties; those of the problem unless others are given.
         self._all_penalties = problem.l2_penalties if l2_penalties is None else l2_penalties
+        self._all_anchors = anchors
         self.l2_penalties = self._all_penalties[self.agents]
         # Where these agents' samples begin in the data, and in arrays of their samples alone.
         self.starts = self.population.offsets[self.agents]
@@ -43,7 +48,13 @@ class LocalObjectives:
 
     def only(self, which: NDArray[np.integer] | slice) -> LocalObjectives:
         """The same for some of these agents, by their positions here."""
-        return LocalObjectives(self.problem, self.agents[which], self._all_penalties, self.population)
+        return LocalObjectives(
+            self.problem,
+            self.agents[which],
+            l2_penalties=self._all_penalties,
+            population=self.population,
+            anchors=self._all_anchors,
+        )
 
     def zeros(self) -> NDArray[np.float64]:
         """A model of zeros for each agent."""
@@ -52,7 +63,8 @@ class LocalObjectives:
     def values(self, models: NDArray[Any]) -> NDArray[np.float64]:
         """ℒ_k(Θ_k), shape (agents,)."""
         models = self.checked(models)
-        penalties = self.l2_penalties * np.einsum("ij,ij->i", models, models)
+        away = self._away(models)
+        penalties = self.l2_penalties * np.einsum("ij,ij->i", away, away)
         return mean_losses(*self._samples, self.starts, self.places, self._blocks(models)) + penalties
 
     def gradients(self, models: NDArray[Any]) -> NDArray[np.float64]:
@@ -60,7 +72,7 @@ class LocalObjectives:
         models = self.checked(models)
         blocks = mean_loss_gradients(*self._samples, self.starts, self.places, self._blocks(models))
         gradients = blocks.reshape(models.shape)
-        gradients += 2 * self.l2_penalties[:, None] * models
+        gradients += 2 * self.l2_penalties[:, None] * self._away(models)
         return gradients
 
     def hessians(self, models: NDArray[Any]) -> LocalHessians:
@@ -75,6 +87,10 @@ class LocalObjectives:
             shape = np.shape(models)
             raise ObjectiveError(f"models must have shape (agents, dimension) = {expected}, got {shape}")
         return np.ascontiguousarray(models, dtype=np.float64)
+
+    def _away(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
+        """From what the penalty pulls to; differences first, so nothing cancels close to an anchor."""
+        return models if self._all_anchors is None else models - self._all_anchors[self.agents]
 
     @property
     def _samples(self) -> tuple[Any, Any, Any]:

@@ -1,8 +1,8 @@
-"""Minima without collaboration: Eq. (1) for every agent, and one model for all."""
+"""Exact minima of every agent alone: Eq. (1), or its own data with a pull toward an anchor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,10 +12,14 @@ from flockwise.errors import ObjectiveError
 from flockwise.objective.local_batch import LocalObjectives
 from flockwise.objective.problem import Problem
 from flockwise.solve.batch_newton import newton_directions_of
-from flockwise.solve.newton import MAX_HALVINGS, MAX_ITERATIONS, decrease_wanted, minimize_convex
 
 Form: TypeAlias = Literal["mean", "sum"]
 
+MAX_ITERATIONS = 200
+MAX_HALVINGS = 40
+_SUFFICIENT_DECREASE = 1e-4
+# A decrease below this share of the value is lost in its rounding, and no reason to shorten a step.
+_ROUNDING = 1e-15
 # Agents solved together: bounds the memory for one number per sample, and keeps all threads busy.
 _AGENTS_AT_ONCE = 50_000
 
@@ -40,15 +44,50 @@ def solve_local_models(
     penalties = problem.l2_penalties
     if form == "sum":
         penalties = penalties / np.maximum(problem.population.sample_counts, 1)
-    everyone = LocalObjectives(
-        problem, None if agents is None else np.asarray(agents, dtype=np.int64), penalties
-    )
+    chosen = None if agents is None else np.asarray(agents, dtype=np.int64)
+    everyone = LocalObjectives(problem, chosen, l2_penalties=penalties)
     models, shortfalls = everyone.zeros(), np.zeros(len(everyone.agents))
     for first in range(0, len(models), _AGENTS_AT_ONCE):
         part = slice(first, first + _AGENTS_AT_ONCE)
         shortfalls[part] = minimize_each(everyone.only(part), models[part], tolerance)
-    _refuse_unsolved(problem, everyone.agents, shortfalls, tolerance)
+    advice = "raise l2 (with l2 = 0 there may be no minimum), scale the features, or relax the tolerance"
+    _refuse_unsolved(everyone, shortfalls, tolerance, "local", advice)
     return models
+
+
+def solve_anchored_models(
+    problem: Problem,
+    anchors: NDArray[np.float64],
+    strengths: NDArray[np.float64],
+    *,
+    tolerance: float = 1e-6,
+) -> NDArray[np.float64]:
+    """argmin_θ (1/m_i) Σ ℓ(θ; x, y) + strength_i·‖θ − anchor_i‖² for every agent, one row each.
+
+    The l2 of the problem plays no part. tolerance: the gradient's norm is at most this times its norm
+    at θ = 0. An agent without samples keeps its anchor.
+    """
+    _check_strengths(problem, strengths)
+    objectives = LocalObjectives(problem, l2_penalties=strengths, anchors=np.asarray(anchors, np.float64))
+    models = objectives.zeros()
+    objectives.checked(anchors)
+    shortfalls = minimize_each(objectives, models, tolerance)
+    _refuse_unsolved(
+        objectives, shortfalls, tolerance, "anchored", "scale the features, or relax the tolerance"
+    )
+    return models
+
+
+def _check_strengths(problem: Problem, strengths: NDArray[np.float64]) -> None:
+    if strengths.shape != (problem.n_agents,):
+        raise ObjectiveError(
+            f"strengths must have one entry per agent ({problem.n_agents}), got shape {strengths.shape}"
+        )
+    wrong = ~((strengths > 0) & np.isfinite(strengths))
+    if wrong.any():
+        agent = int(np.argmax(wrong))
+        name = problem.population.agent_names[agent]
+        raise ObjectiveError(f"agent {name!r}: strength must be positive and finite, got {strengths[agent]}")
 
 
 def minimize_each(
@@ -104,49 +143,21 @@ def _steps(
     return steps, values
 
 
+def decrease_wanted(height: Any, descent: Any) -> Any:
+    """The change of value that a step has to undercut: a share of what the slope promises."""
+    return _SUFFICIENT_DECREASE * descent + _ROUNDING * abs(height)
+
+
 def _refuse_unsolved(
-    problem: Problem, agents: NDArray[np.integer], shortfalls: NDArray[np.float64], tolerance: float
+    objectives: LocalObjectives, shortfalls: NDArray[np.float64], tolerance: float, kind: str, advice: str
 ) -> None:
     unsolved = np.flatnonzero(~(shortfalls <= tolerance))
     if unsolved.size == 0:
         return
-    shown = ", ".join(
-        f"{problem.population.agent_names[agents[k]]!r} ({shortfalls[k]:.1e})" for k in unsolved[:5]
-    )
+    names, agents = objectives.population.agent_names, objectives.agents
+    shown = ", ".join(f"{names[agents[k]]!r} ({shortfalls[k]:.1e})" for k in unsolved[:5])
     more = f" and {unsolved.size - 5} more" if unsolved.size > 5 else ""
     raise ObjectiveError(
-        f"no local model within tolerance={tolerance:g} after at most {MAX_ITERATIONS} Newton steps for "
-        f"agent(s) {shown}{more} (relative gradient norm in brackets); "
-        "raise l2 (with l2 = 0 there may be no minimum), scale the features, or relax the tolerance"
+        f"no {kind} model within tolerance={tolerance:g} after at most {MAX_ITERATIONS} Newton steps for "
+        f"agent(s) {shown}{more} (relative gradient norm in brackets); {advice}"
     )
-
-
-def solve_global_model(problem: Problem, *, tolerance: float = 1e-8) -> NDArray[np.float64]:
-    """argmin over one θ of Σ_i D_ii c_i ℒ_i(θ), the limit of Eq. (2) as μ → 0 on a connected graph.
-
-    tolerance: the gradient's norm is at most this times its norm at the start, θ = 0.
-    """
-    shares = problem.neighbors.degrees * problem.confidences
-    if not shares.any():
-        raise ObjectiveError("no agent has a neighbor, so that the global model is undefined; add edges")
-    shares /= shares.sum()
-    objectives = LocalObjectives(problem)
-
-    def for_all(model: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.tile(model, (problem.n_agents, 1))
-
-    def value(model: NDArray[np.float64]) -> float:
-        return float(shares @ objectives.values(for_all(model)))
-
-    def gradient(model: NDArray[np.float64]) -> NDArray[np.float64]:
-        return shares @ objectives.gradients(for_all(model))
-
-    def hessian(model: NDArray[np.float64]) -> tuple[Callable[[Any], Any], NDArray[np.float64]]:
-        hessians = objectives.hessians(for_all(model))
-        return lambda direction: shares @ hessians.products(for_all(direction)), shares @ hessians.diagonals()
-
-    start = np.zeros(problem.dimension)
-    goal = tolerance * float(np.linalg.norm(gradient(start)))
-    return minimize_convex(
-        value, gradient, hessian, start, reached=lambda _, slope: float(np.linalg.norm(slope)) <= goal
-    ).point

@@ -1,20 +1,27 @@
-"""The minimum of Eq. (2) by a second-order method that shares nothing with the engines."""
+"""Minima over all agents together, by a truncated Newton method that shares nothing with the engines."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, cg
 
+from flockwise.errors import ObjectiveError
 from flockwise.objective.collaborative import CollaborativeObjective
+from flockwise.objective.local_batch import LocalObjectives
 from flockwise.objective.problem import Problem
-from flockwise.solve.local import solve_local_models
-from flockwise.solve.newton import minimize_convex
+from flockwise.solve.local import MAX_HALVINGS, MAX_ITERATIONS, decrease_wanted, solve_local_models
 from flockwise.theory.convergence import convergence_theory, data_curvatures
+
+Point: TypeAlias = NDArray[np.float64]
+
+# Of the Hessian's diagonal: keeps steps finite where the function is nearly flat.
+_RIDGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +37,7 @@ class Optimum:
 def solve_optimum(
     problem: Problem, *, tolerance: float = 1e-10, start: NDArray[Any] | None = None
 ) -> Optimum:
-    """Eq. (2) minimised until the certified gap is at most `tolerance` times its value.
+    """Eq. (2) minimized until the certified gap is at most `tolerance` times its value.
 
     Where nothing is strongly convex (l2 = 0 for all agents) the gradient's norm has shrunk to
     `tolerance` times that at zero models instead. Agents without neighbors get their local model.
@@ -70,3 +77,101 @@ def _gap_bound(problem: Problem) -> Callable[[NDArray[np.float64]], float]:
     if curvatures.min() <= 0:
         return lambda gradient: math.inf
     return lambda gradient: float(0.5 * ((gradient[linked] ** 2).sum(axis=1) / curvatures).sum())
+
+
+def solve_global_model(problem: Problem, *, tolerance: float = 1e-8) -> NDArray[np.float64]:
+    """argmin over one θ of Σ_i D_ii c_i ℒ_i(θ), the limit of Eq. (2) as μ → 0 on a connected graph.
+
+    tolerance: the gradient's norm is at most this times its norm at the start, θ = 0.
+    """
+    shares = problem.neighbors.degrees * problem.confidences
+    if not shares.any():
+        raise ObjectiveError("no agent has a neighbor, so that the global model is undefined; add edges")
+    shares /= shares.sum()
+    objectives = LocalObjectives(problem)
+
+    def for_all(model: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.tile(model, (problem.n_agents, 1))
+
+    def value(model: NDArray[np.float64]) -> float:
+        return float(shares @ objectives.values(for_all(model)))
+
+    def gradient(model: NDArray[np.float64]) -> NDArray[np.float64]:
+        return shares @ objectives.gradients(for_all(model))
+
+    def hessian(model: NDArray[np.float64]) -> tuple[Callable[[Any], Any], NDArray[np.float64]]:
+        hessians = objectives.hessians(for_all(model))
+        return lambda direction: shares @ hessians.products(for_all(direction)), shares @ hessians.diagonals()
+
+    start = np.zeros(problem.dimension)
+    goal = tolerance * float(np.linalg.norm(gradient(start)))
+    return minimize_convex(
+        value, gradient, hessian, start, reached=lambda _, slope: float(np.linalg.norm(slope)) <= goal
+    ).point
+
+
+class Minimum(NamedTuple):
+    point: Point
+    value: float
+    gradient: Point
+
+
+def minimize_convex(
+    value: Callable[[Point], float],
+    gradient: Callable[[Point], Point],
+    hessian: Callable[[Point], tuple[Callable[[Point], Point], Point]],
+    start: Point,
+    reached: Callable[[float, Point], bool],
+) -> Minimum:
+    """Newton steps with conjugate gradients inside, until `reached(value, gradient)`.
+
+    hessian: gives the product with a direction, and the diagonal, which preconditions.
+    Points may have any shape.
+    """
+    point, height, slope = start, value(start), gradient(start)
+    norm = first = float(np.linalg.norm(slope))
+    for _ in range(MAX_ITERATIONS):
+        if norm == 0 or reached(height, slope):
+            return Minimum(point, height, slope)
+        direction = _newton_direction(*hessian(point), slope, share=min(0.1, (norm / first) ** 0.5))
+        point, height = _step(value, point, height, slope, direction)
+        slope = gradient(point)
+        norm = float(np.linalg.norm(slope))
+    raise ObjectiveError(
+        f"no minimum within the tolerance after {MAX_ITERATIONS} Newton steps (gradient norm {norm:.1e}, "
+        f"at the start {first:.1e}); raise l2 (with l2 = 0 there may be no minimum) or relax the tolerance"
+    )
+
+
+def _newton_direction(
+    product: Callable[[Point], Point], diagonal: Point, slope: Point, share: float
+) -> Point:
+    """Solves H·direction = −slope until the residual's norm is at most `share` of the slope's."""
+    # A coordinate without curvature takes a plain gradient step.
+    ridge = np.where(diagonal > 0, _RIDGE * diagonal, 1.0)
+    scales = diagonal + ridge
+
+    def flat(apply: Callable[[Point], Point]) -> LinearOperator:
+        """A linear map on points of any shape, as SciPy wants it."""
+        square = (slope.size, slope.size)
+        return LinearOperator(square, lambda x: apply(x.reshape(slope.shape)).ravel(), dtype=np.float64)
+
+    regularized = flat(lambda direction: product(direction) + ridge * direction)
+    preconditioner = flat(lambda residual: residual / scales)
+    direction, _ = cg(regularized, -slope.ravel(), rtol=share, maxiter=10 * slope.size, M=preconditioner)
+    return direction.reshape(slope.shape)
+
+
+def _step(
+    value: Callable[[Point], float], point: Point, height: float, slope: Point, direction: Point
+) -> tuple[Point, float]:
+    """Goes along the direction, halving the step until the value decreases enough."""
+    descent = float(np.vdot(slope, direction))
+    length = 1.0
+    for _ in range(MAX_HALVINGS):
+        reached = point + length * direction
+        reached_height = value(reached)
+        if reached_height <= height + decrease_wanted(height, length * descent):
+            return reached, reached_height
+        length /= 2
+    raise ObjectiveError("no step decreases the objective any more; relax the tolerance")

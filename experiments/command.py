@@ -18,8 +18,16 @@ from experiments.scale import Scale
 from experiments.story import numbers_text, tell
 from experiments.workbook import Workbook
 from flockwise import __version__
-from flockwise.cli.console import RESULTS, output_folder, progress_bar, say, say_error, step
-from flockwise.cli.interrupt import INTERRUPTED, stop_on_interrupt
+from flockwise.cli.console import (
+    INTERRUPTED,
+    RESULTS,
+    output_folder,
+    progress_bar,
+    say,
+    say_error,
+    step,
+    stop_on_interrupt,
+)
 from flockwise.errors import ConfigError, FlockwiseError
 from flockwise.files import write_json, write_whole
 from flockwise.report.theme import PIXELS_PER_INCH, Picture, save_picture

@@ -1,13 +1,17 @@
-"""What commands share: results on standard output, notes and progress on standard error, and --out."""
+"""What commands share: results on standard output, notes and progress on standard error, --out and Ctrl-C."""
 
 from __future__ import annotations
 
 import math
+import os
+import signal
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any, NoReturn, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -19,6 +23,9 @@ from flockwise.errors import ConfigError
 RESULTS = Console()
 NOTES = Console(stderr=True, highlight=False)
 SECONDS_BETWEEN_LINES = 30
+INTERRUPTED = 130  # what shells give a program that Ctrl-C ended
+SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
+STOPPING = b"\nStopping at the next barrier, then saving; press Ctrl-C again to stop at once.\n"
 
 
 def say(words: str) -> None:
@@ -106,3 +113,29 @@ def progress_bar(words: str, unit: str) -> Iterator[Report]:
 def _done(words: str, started: float) -> None:
     elapsed = time.perf_counter() - started
     NOTES.print(Text.assemble(("✓ ", "green"), words, (f"  {elapsed:.1f} s", "dim")))
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Gives a function that says whether Ctrl-C was pressed. Pressed again, it ends the process at once."""
+    asked = threading.Event()
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            _leave()
+        asked.set()
+        # Straight to the terminal: a handler may run in the middle of another write to a console.
+        os.write(2, STOPPING)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave() -> NoReturn:
+    """End the process here: an exception would have to unwind compiled code, which can crash instead."""
+    if os.isatty(2):
+        os.write(2, SHOW_CURSOR)
+    os._exit(INTERRUPTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flockwise.config import Config, Experiment
+from flockwise.config import Experiment
 from flockwise.method.base import Deployment, deployment_of
 from flockwise.net.folder import OwnBudget
 from flockwise.net.settings import NetworkSettings
@@ -13,7 +13,7 @@ from flockwise.privacy.schedule import distinct_budgets
 
 
 def members_of(experiment: Experiment) -> tuple[list[Member], NetworkSettings]:
-    """Everyone's samples, budget and address, and what they learn together."""
+    """Every agent's samples, budget and address, and the settings that they share."""
     config, problem = experiment.config, experiment.problem
     deployment = deployment_of(experiment.method, problem, experiment.stops.get("updates"))
     is_private = deployment.budgets is not None
@@ -26,17 +26,22 @@ def members_of(experiment: Experiment) -> tuple[list[Member], NetworkSettings]:
         round_timeout=config.network.round_timeout,
         not_covered=tuple(one.words for one in problem.origins if is_private and not one.is_covered),
     )
-    addresses = _addresses(config, problem.n_agents)
+    listen, port = config.network.listen, config.network.port
+    if port is None:
+        addresses = free_addresses(listen, problem.n_agents)
+    else:
+        addresses = [f"{listen}:{port + agent}" for agent in range(problem.n_agents)]
     budgets = _budgets(deployment, problem.n_agents)
+    # Numbers get a word before them, so a folder says what it is.
+    names = [f"agent{name}" if str(name).isdigit() else str(name) for name in experiment.train.agent_names]
     members = [
         Member(name, problem.population.samples(agent), budgets[agent], addresses[agent])
-        for agent, name in enumerate(_names(experiment))
+        for agent, name in enumerate(names)
     ]
     return members, settings
 
 
 def _budgets(deployment: Deployment, n_agents: int) -> list[OwnBudget | None]:
-    """What everyone may spend."""
     if deployment.budgets is None:
         return [None] * n_agents
     distinct, rows = distinct_budgets(deployment.budgets, n_agents)
@@ -52,16 +57,3 @@ def _budgets(deployment: Deployment, n_agents: int) -> list[OwnBudget | None]:
         for budget in distinct
     ]
     return [own[row] for row in rows]
-
-
-def _addresses(config: Config, count: int) -> list[str]:
-    section = config.network
-    if section.port is None:
-        return free_addresses(section.listen, count)
-    return [f"{section.listen}:{section.port + agent}" for agent in range(count)]
-
-
-def _names(experiment: Experiment) -> list[str]:
-    """Numbers get a word before them, so a folder says what it is."""
-    names = [str(name) for name in experiment.train.agent_names]
-    return [f"agent{name}" if name.isdigit() else name for name in names]

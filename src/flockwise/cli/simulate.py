@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 import flockwise
-from flockwise.cli.console import output_folder, progress_bar, say, step
-from flockwise.cli.interrupt import INTERRUPTED, stop_on_interrupt
+from flockwise.cli.console import INTERRUPTED, output_folder, progress_bar, say, step, stop_on_interrupt
 from flockwise.cli.output import show_report
 from flockwise.cli.planning import planned
 from flockwise.config import Config, Experiment, build
@@ -40,15 +39,15 @@ def simulate(
     """Run a method on your data. Ctrl-C saves the run at the next barrier; --resume goes on from there."""
     settings = Config.read(config)
     folder = output_folder(out)
-    saved = _saved_run(folder) if resume else None
-    if not resume:
-        _refuse_to_overwrite(folder)
+    saved = _saved_run(folder / SAVED_RUN, resume)
     if settings.is_planned:
         experiment = planned(settings, folder)
     else:
         with step("preparing data, graph and objective"):
             experiment = build(settings)
-    run = _run(experiment, saved)
+    words = f"running {experiment.method.name}"
+    with stop_on_interrupt() as stop_wanted, progress_bar(words, "ticks") as progress:
+        run = experiment.simulate(resume=saved, progress=progress, should_stop=stop_wanted)
     run.save(folder / SAVED_RUN)
     if run.stopped == "interrupted":
         say(f"Saved after {run.final.ticks:,} ticks. Go on with:")
@@ -70,30 +69,21 @@ def simulate(
     show_report(folder, page, settings.seed, experiment.samples.targets)
 
 
-def _saved_run(folder: Path) -> Trajectory:
-    file = folder / SAVED_RUN
-    if not file.is_file():
+def _saved_run(file: Path, resume: bool) -> Trajectory | None:
+    """The run to resume, if one is asked for. Otherwise a run that waits to be resumed is not overwritten."""
+    if resume and not file.is_file():
         raise ResumeError(f"{file}: there is no saved run to resume; start one without --resume")
-    return Trajectory.load(file)
-
-
-def _refuse_to_overwrite(folder: Path) -> None:
-    """Hours of work may be in a run that waits to be resumed."""
-    file = folder / SAVED_RUN
+    if resume:
+        return Trajectory.load(file)
     try:
         is_waiting = file.is_file() and Trajectory.load(file).stopped == "interrupted"
     except ResumeError:  # nothing that could be resumed
-        return
+        return None
     if is_waiting:
         raise ConfigError(
             f"{file}: holds an interrupted run; go on with it by --resume, or name another folder"
         )
-
-
-def _run(experiment: Experiment, saved: Trajectory | None) -> Trajectory:
-    words = f"running {experiment.method.name}"
-    with stop_on_interrupt() as stop_wanted, progress_bar(words, "ticks") as progress:
-        return experiment.simulate(resume=saved, progress=progress, should_stop=stop_wanted)
+    return None
 
 
 def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:

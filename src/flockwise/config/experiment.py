@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from flockwise.config.parts import method_of, objective_of
@@ -192,7 +192,7 @@ def _twin(config: Config, number: int) -> tuple[Problem, Population]:
     seed = (config.seed + TWIN_SEEDS * (number + 1)) % 2**64
     samples = load_samples(data, seed)
     assert samples.test is not None
-    return build_problem(config.with_(seed=seed, data=data), samples, TRADEOFFS[0]), samples.test
+    return build_problem(replace(config, seed=seed, data=data), samples, TRADEOFFS[0]), samples.test
 
 
 def _held_out(config: Config, samples: TaskSamples) -> tuple[Problem, Population]:

@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -68,9 +68,6 @@ class Config:
     def variant(self) -> Variant | None:
         """The method by its name; None if it is left to a plan."""
         return None if self.is_planned else METHODS[self.method.name]
-
-    def with_(self, **changes: Any) -> Config:
-        return replace(self, **changes)
 
     def dump(self) -> dict[str, dict[str, Any]]:
         """The sections as they would stand in a file; files by their names."""

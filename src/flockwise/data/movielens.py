@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import io
 import os
 import re
 import shutil
@@ -30,8 +31,8 @@ from flockwise.errors import DataError
 URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
 RATINGS_SHA256 = "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"
 FOLDER = "ml-100k"
-# Far above what the archive or a file in it has, far below what fills a disk.
-MAX_BYTES = 256 * 2**20
+# Far above what the archive or a file in it has, far below what fills a disk or the memory.
+MAX_BYTES = 64 * 2**20
 FILES = ("README", "u.data", "u.genre", "u.item", "u.occupation", "u.user")
 YEAR_IN_TITLE = re.compile(r"\((\d{4})\)")
 
@@ -147,16 +148,23 @@ def _sha256(file: Path) -> str:
 def _download(url: str, folder: Path, sha256: str) -> None:
     """Put the files of the zip at `url` into `folder`: all of them, or nothing.
 
-    Everything happens in a temporary folder beside the wanted one, which appears by a single rename once the
+    They are written to a temporary folder beside the wanted one, which appears by a single rename once the
     ratings have their hash. A network that fails raises OSError, an archive that is not the expected one
     DataError.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
+    archive = _fetch(url)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
-        archive, unpacked = Path(scratch, "archive.zip"), Path(scratch, folder.name)
+        unpacked = Path(scratch, folder.name)
         unpacked.mkdir()
-        _fetch(url, archive)
-        _extract(archive, unpacked, url)
+        try:
+            with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+                # Only these files, each under a name of our choosing: no path of the archive is used.
+                for name in FILES:
+                    with opened.open(f"{folder.name}/{name}") as member:
+                        (unpacked / name).write_bytes(_limited(member, url))
+        except (zipfile.BadZipFile, KeyError, EOFError, zlib.error) as error:
+            raise DataError(f"{url}: not the expected zip archive ({error}); nothing was kept") from error
         found = _sha256(unpacked / "u.data")
         if found != sha256:
             raise DataError(
@@ -166,10 +174,10 @@ def _download(url: str, folder: Path, sha256: str) -> None:
         _put_in_place(unpacked, folder)
 
 
-def _fetch(url: str, archive: Path) -> None:
+def _fetch(url: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=30.0) as response, archive.open("wb") as file:
-            _copy(response, file, url)
+        with urllib.request.urlopen(url, timeout=30.0) as response:
+            return _limited(response, url)
     except urllib.error.HTTPError as error:
         with error:  # It is an open response as well.
             raise ConnectionError(f"the server answered {error.code} {error.reason}") from None
@@ -177,24 +185,11 @@ def _fetch(url: str, archive: Path) -> None:
         raise ConnectionError(f"the server broke off: {error!r}") from error
 
 
-def _extract(archive: Path, into: Path, url: str) -> None:
-    """Only the files asked for, each to a plain file of our choosing: no path of the archive is used."""
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            for name in FILES:
-                with opened.open(f"{into.name}/{name}") as member, (into / name).open("wb") as file:
-                    _copy(member, file, url)
-    except (zipfile.BadZipFile, KeyError, EOFError, zlib.error) as error:
-        raise DataError(f"{url}: not the expected zip archive ({error}); nothing was kept") from error
-
-
-def _copy(source: IO[bytes], destination: IO[bytes], url: str) -> None:
-    copied = 0
-    while piece := source.read(2**20):
-        copied += len(piece)
-        if copied > MAX_BYTES:
-            raise DataError(f"{url}: larger than {MAX_BYTES} bytes; nothing was kept")
-        destination.write(piece)
+def _limited(source: IO[bytes], url: str) -> bytes:
+    content = source.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise DataError(f"{url}: larger than {MAX_BYTES} bytes; nothing was kept")
+    return content
 
 
 def _put_in_place(unpacked: Path, folder: Path) -> None:

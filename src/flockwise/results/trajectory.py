@@ -24,8 +24,8 @@ from flockwise.objective.losses import loss_from_json, loss_to_json
 from flockwise.privacy.guarantee import Guarantee
 from flockwise.privacy.tracked import TrackedModels, own_models, run_models
 from flockwise.results.frames import Rows, Trained, rows_of, rows_of_population
+from flockwise.results.metrics import ScoreName, probabilities, score
 from flockwise.results.plots import RunPlots
-from flockwise.results.scores import ScoreName, probabilities, score
 
 FORMAT = 1
 OPTIONAL_ARRAYS = ("agent_metrics", "own_models", "own_metrics")

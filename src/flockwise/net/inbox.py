@@ -1,8 +1,7 @@
 """From the threads of a transport into the event loop: in batches, in order, and within bounds.
 
-A wake-up of the loop costs more than a message does, so that one wakes it for all that has come. And
-nobody can fill the memory: a sender that is ahead of the loop by more than its share loses what it sends
-on top.
+A wake-up of the loop costs more than a message does, so one wakes it for all that have come. Nobody can fill
+the memory: a sender that is ahead of the loop by more than its share loses what it sends on top.
 """
 
 from __future__ import annotations

@@ -12,17 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 
-from flockwise.errors import MissingExtra
 from flockwise.net.database import Database
 from flockwise.net.store import NUMBERS
 from flockwise.protocol.conversation import Direction, Heard, Vector
-
-try:
-    import msgspec
-except ImportError as error:
-    raise MissingExtra("a real network", "net") from error
 
 NAME: Final = "conversation.sqlite"
 VERSION: Final = 1

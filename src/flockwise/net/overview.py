@@ -11,7 +11,7 @@ import msgspec
 
 from flockwise.net.folder import AGENT_FILE, STATE_FOLDER, STATUS_FILE, AgentFile, read_toml
 from flockwise.net.metrics import AgentStatus, HostStatus
-from flockwise.net.promise import promise
+from flockwise.net.settings import promise
 from flockwise.net.setup import AGENTS_FOLDER, HOSTS_FOLDER, NetworkPlan
 
 # Seconds. A process writes every second; one that has not written for so long is down, or hangs.

@@ -26,11 +26,10 @@ from flockwise.net.journal import Journal
 from flockwise.net.node import Node
 from flockwise.net.outbox import Outbox, Signer
 from flockwise.net.own_model import OwnModel, checked_samples
-from flockwise.net.promise import promise
 from flockwise.net.rate import CONVERSING_RATE
 from flockwise.net.releases import BatchReleases, GateQueue, StatisticRelease, public_side
 from flockwise.net.roster import Neighborhood
-from flockwise.net.settings import NetworkSettings
+from flockwise.net.settings import NetworkSettings, promise
 from flockwise.net.signing import SigningKey, Verifier, public_key_of
 from flockwise.net.store import Store
 from flockwise.net.time import SECOND, PoissonClock, Time

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
+from flockwise.checks import Count, Positive, check_fields
 from flockwise.errors import NetworkError
-
-SECOND: Final = 10**9  # nanoseconds
+from flockwise.net.time import SECOND
 
 
 @dataclass(frozen=True)
 class RateLimit:
     """Messages per second in the long run, and how many may come at once."""
 
-    per_second: float = 100.0
-    burst: int = 200
+    per_second: Positive = 100.0
+    burst: Count = 200
 
     def __post_init__(self) -> None:
-        if not (0 < self.per_second < math.inf and self.burst >= 1):
-            raise NetworkError(
-                f"a rate limit needs a finite per_second > 0 and a burst of at least 1, got "
-                f"per_second={self.per_second!r}, burst={self.burst!r}"
-            )
+        check_fields(self, NetworkError)
 
 
 # A neighbor says one thing a round, and rounds follow each other as fast as a small network carries them.

@@ -15,7 +15,7 @@ How many samples arrive, and when, is public either way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ from flockwise.privacy.ledger import LedgerBase
 from flockwise.privacy.messages import Release, decode
 from flockwise.protocol.conversation import Public
 from flockwise.release.statistic import Statistic
-
-# What a guarantee for growing data takes as public besides all else.
-GROWTH_IS_PUBLIC: Final = ("how many samples arrive, and when",)
 
 # The gate of a batch, counted from 0, over its own ledger, with this public start.
 OpenGate: TypeAlias = Callable[[int, NDArray[Any]], tuple[Gate, LedgerBase]]

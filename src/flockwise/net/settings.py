@@ -1,19 +1,22 @@
-"""What everyone in a network knows: the settings that every roster carries, the same for all agents.
+"""Settings that every roster carries, the same for all agents, and what agents guarantee under them.
 
-An agent's own settings (its samples, its budget) stand in its own folder and in no roster.
+An agent's own settings (its samples, its budget) are in its own folder and in no roster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
 from flockwise.checks import Count, Positive, check_fields
 from flockwise.errors import FlockwiseError, NetworkError
+from flockwise.net.folder import NoPrivacy, OwnBudget
 from flockwise.net.roster import Neighborhood
 from flockwise.net.wire import PrivacyLabel
 from flockwise.objective import Objective
+from flockwise.privacy.guarantee import NOT_PRIVATE, USUALLY_PUBLIC, Guarantee
+from flockwise.privacy.mechanisms import MECHANISMS
 from flockwise.privacy.origin import Origin
 from flockwise.protocol import PROTOCOLS
 from flockwise.registry import part_from_json, part_to_json
@@ -23,6 +26,12 @@ from flockwise.release.statistic import STATISTICS
 MAGNITUDE_BOUND: Final = 1e6
 # Seconds. Long enough for a process to be started again: a neighbor that is given up is missing in all means.
 ROUND_TIMEOUT: Final = 60.0
+
+# Public in every network of real agents, besides all else.
+PUBLIC: Final = ("how many samples arrive, and when", "when an agent runs, and when it sends")
+BY_BATCHES: Final = (
+    "Samples that arrived together have a budget of their own: no release uses those of two arrivals."
+)
 
 
 @dataclass(frozen=True)
@@ -98,3 +107,30 @@ class NetworkSettings:
                 f"{whose}: the settings in the roster cannot be used: {error}; the network was made by "
                 "another version of Flockwise, or by another program"
             ) from error
+
+
+def promise(
+    settings: NetworkSettings, privacies: Sequence[NoPrivacy | OwnBudget], *, secure: bool = True
+) -> str:
+    """What agents with these own settings guarantee, in plain words. secure: whether their noise is.
+
+    Whatever an agent's samples grow to, its (ε, δ) holds for each of them.
+    """
+    if settings.privacy == "none":
+        return f"{NOT_PRIVATE.capitalize()}: models are sent as they are, and every message says so."
+    budgets = [privacy for privacy in privacies if isinstance(privacy, OwnBudget)]
+    if not budgets:
+        return "No agent folder found here; each agent's guarantee is stated in its own folder."
+    kind = "secure discrete" if secure else "simulated"
+    plans = [own.plan(on_grid=secure) for own in dict.fromkeys(budgets)]
+    noises = sorted({f"{kind} {MECHANISMS[plan.mechanism].words}" for plan in plans})
+    words = Guarantee.of(
+        (own.budget for own in budgets),
+        mechanism=" and ".join(noises),
+        accountant=" and ".join(sorted({plan.accountant for plan in plans})),
+        plan=min(plans, key=lambda plan: plan.budget.epsilon),
+        origins=settings.origins,
+        public=(*USUALLY_PUBLIC, *PUBLIC),
+        simulated=not secure,
+    ).explain()
+    return f"{words}\n{BY_BATCHES}" if any(own.growth == "batches" for own in budgets) else words

@@ -71,14 +71,17 @@ class Verifier:
 
     def holds(self, public_key: bytes, content: bytes, signature: bytes) -> bool:
         """Whether the owner of the key signed this content."""
-        digest = _digest(public_key, content, signature)
+        # The parts of fixed length come first, so no two triples run together.
+        digest = sha256(public_key + signature + content).digest()
         if digest in self._known:
             self._known.move_to_end(digest)
             return True
         self.checks += 1
         if not holds(public_key, content, signature):
             return False
-        self._remember(digest)
+        self._known[digest] = None
+        if len(self._known) > self._capacity:
+            self._known.popitem(last=False)
         return True
 
     def read_once(self, data: bytes, read: Callable[[bytes], T]) -> T:
@@ -89,13 +92,3 @@ class Verifier:
             if len(self._read) > self._messages:
                 del self._read[next(iter(self._read))]
         return known
-
-    def _remember(self, digest: bytes) -> None:
-        self._known[digest] = None
-        if len(self._known) > self._capacity:
-            self._known.popitem(last=False)
-
-
-def _digest(public_key: bytes, content: bytes, signature: bytes) -> bytes:
-    """The parts of fixed length come first, so that no two triples run together."""
-    return sha256(public_key + signature + content).digest()

@@ -11,8 +11,9 @@ from tests.network.world import Recorder
 
 from flockwise.errors import NetworkError
 from flockwise.net.identity import TlsFiles
+from flockwise.net.names import check_host
 from flockwise.net.zenoh_link import Arrival
-from flockwise.net.zenoh_settings import NeighborHost, check_host, endpoint, session_settings
+from flockwise.net.zenoh_settings import NeighborHost, endpoint, session_settings
 
 HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
 EDGES = [("anna", "ada"), ("anna", "ben"), ("ben", "carl"), ("ada", "carl")]

@@ -44,7 +44,7 @@ class Commands(TyperGroup):
 def load_command(name: str) -> Any:
     """The command itself, in the place of its line of help."""
     found = getattr(importlib.import_module(f"flockwise.cli.{name}"), name)
-    compiler = sys.modules.get("flockwise.code_cache")
+    compiler: Any = sys.modules.get("flockwise.code_cache")
     if compiler is not None:
         compiler.on_first_compilation = lambda: say("compiling for this machine, once: up to half a minute …")
     if not isinstance(found, typer.Typer):

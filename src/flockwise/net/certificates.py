@@ -7,7 +7,6 @@ library knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -103,14 +102,8 @@ def new_tls_key() -> TlsKey:
 def authority_certificate(network: str, key: TlsKey, lifetime: timedelta) -> x509.Certificate:
     """The root of a network's trust: it signs hosts, and no other authority."""
     name = _name(check_name(network, "network"), AUTHORITY)
-    usage = _key_usage(signs_certificates=True)
-    return (
-        _builder(name, name, key.public_key(), lifetime)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    builder = _builder(name, name, key.public_key(), lifetime, is_authority=True)
+    return builder.sign(key, hashes.SHA256())
 
 
 def signing_request(subject: Subject, key: TlsKey) -> x509.CertificateSigningRequest:
@@ -129,12 +122,9 @@ def host_certificate(
     """Both ends of a connection show theirs."""
     issuer_key = authority_key.public_key()
     return (
-        _builder(subject.name(), authority.subject, public_key, lifetime)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        _builder(subject.name(), authority.subject, public_key, lifetime, is_authority=False)
         .add_extension(BOTH_ENDS, critical=False)
         .add_extension(subject.alternatives(), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
@@ -193,7 +183,7 @@ def certificate_from_pem(pem: bytes) -> x509.Certificate:
 
 def network_of(authority: x509.Certificate) -> str:
     """The network that an authority's certificate is for."""
-    names: Iterable[x509.NameAttribute] = authority.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    names = authority.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     network = "".join(str(name.value) for name in names)
     if authority.subject != _name(network or "?", AUTHORITY):
         raise IdentityError("the certificate is not that of a network's authority")
@@ -201,18 +191,26 @@ def network_of(authority: x509.Certificate) -> str:
 
 
 def _name(network: str, host: str) -> x509.Name:
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, network),
-            x509.NameAttribute(NameOID.COMMON_NAME, host),
-        ]
-    )
+    organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, network)
+    return x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, host)])
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: TlsPublicKey, lifetime: timedelta
+    subject: x509.Name, issuer: x509.Name, key: TlsPublicKey, lifetime: timedelta, *, is_authority: bool
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
+    usage = x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    limits = x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -221,18 +219,7 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCK_SLACK)
         .not_valid_after(now + lifetime)
-    )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
+        .add_extension(limits, critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )

@@ -24,11 +24,11 @@ from flockwise.net.identity import (
     read_signing_key,
 )
 from flockwise.net.keyfiles import read_file, read_secret, write_file, write_folder
+from flockwise.net.names import check_host
 from flockwise.net.participant import check_budget
 from flockwise.net.roster import Place, check_belongs, read_neighborhood
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import AUTHORITY_FOLDER, NetworkPlan, write_agent
-from flockwise.net.zenoh_settings import check_host
 from flockwise.privacy.budget import Budget
 
 WAITING_FOLDER: Final = "keys"

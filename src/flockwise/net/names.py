@@ -1,7 +1,7 @@
-"""What a network, an agent or a host may be called, and where a host may be reached.
+"""Names of networks, agents and hosts, and addresses of hosts.
 
-Names end up in keys of the transport, in certificates and in paths of files, so that they hold nothing that
-any of these would take for a sign of its own.
+Names become parts of zenoh's keys, of certificates and of paths. So they hold no character that has a
+meaning in any of these.
 """
 
 from __future__ import annotations
@@ -30,6 +30,20 @@ def check_name(name: str, what: str = "name") -> str:
     return name
 
 
+def check_host(host: str) -> str:
+    """The name, if a host may have it.
+
+    When zenoh dials, it trusts the public authorities of the web besides the network's own, and they certify
+    any domain to its owner. A name without a dot is not a domain.
+    """
+    check_name(host, "host")
+    if "." in host:
+        raise NetworkError(
+            f"host={host!r}: a host name has no dots, or a public authority could certify it to others"
+        )
+    return host
+
+
 def split_address(address: str) -> tuple[str, int]:
     """Host and port of "host:port"; an IPv6 address stands in brackets, as in "[::1]:7447"."""
     host, colon, port = address.rpartition(":")
@@ -48,12 +62,12 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_dialled(host: str) -> bool:
-    """Whether one host can be dialled under this number or name; a pattern such as *.org is neither."""
+    """Whether this is the number or name of one host; a pattern such as *.org is neither."""
     return ip_address(host) is not None or HOST_NAME.fullmatch(host) is not None
 
 
 def ip_address(host: str) -> IpAddress | None:
-    """The number that a host is given as; None for a name."""
+    """The number of a host; None for a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:

@@ -78,7 +78,7 @@ async def open_host(folder: HostFolder, *, owns_process: bool = False) -> AsyncI
             folder.listen,
             TlsFiles.of(folder.path / IDENTITY_FOLDER),
             max_bytes=_longest_message(folder.agents[0].neighborhood),
-            note=lambda event, about: log(event, **about),
+            log=log,
         )
         host = Host(
             folder.network,

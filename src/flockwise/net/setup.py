@@ -38,11 +38,10 @@ from flockwise.net.folder import (
 )
 from flockwise.net.identity import Authority, Identity, Keys, enroll
 from flockwise.net.keyfiles import write_file
-from flockwise.net.names import split_address
+from flockwise.net.names import check_host, split_address
 from flockwise.net.roster import Place, neighborhoods, sign_neighborhood
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import FileStore
-from flockwise.net.zenoh_settings import check_host
 from flockwise.privacy.ledger import Ledger
 
 try:

@@ -13,18 +13,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from flockwise.errors import MissingExtra, NetworkError
 from flockwise.net.identity import TlsFiles
 from flockwise.net.inbox import Inbox
 from flockwise.net.metrics import Traffic
+from flockwise.net.names import check_host
 from flockwise.net.roster import Place
 from flockwise.net.transport import Listener
 from flockwise.net.zenoh_session import Session
-from flockwise.net.zenoh_settings import LEASE_MS, Keys, NeighborHost, check_host, session_settings
+from flockwise.net.zenoh_settings import LEASE_MS, Keys, NeighborHost, session_settings
 
 try:
     import zenoh
@@ -44,8 +45,6 @@ LONGEST_SILENCE: Final = 90.0  # seconds: an agent that is up greets its neighbo
 NAMES_IN_KEY: Final = {"model": 1, "to": 2, "alive": 2}
 
 Kind: TypeAlias = Literal["model", "greeting", "up", "down"]
-# Logs an event of a connection, with fields.
-Note: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 
 class Arrival(NamedTuple):
@@ -68,7 +67,7 @@ class ZenohLink:
 
     listen: where this host is reached, as host:port.
     max_bytes: of the longest message that anyone may send; a longer one is cut off.
-    note: called when connections come and go, and for strangers.
+    log: called with an event and fields when connections come and go, and for strangers.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class ZenohLink:
         files: TlsFiles,
         *,
         max_bytes: int,
-        note: Note = lambda event, about: None,
+        log: Callable[..., None] = lambda event, **fields: None,
     ) -> None:
         self.host = check_host(host)
         self.traffic = Traffic()
@@ -90,7 +89,7 @@ class ZenohLink:
         self._listen = listen
         self._files = files
         self._max_bytes = max_bytes
-        self._note = note
+        self._log = log
         self._places: dict[str, Place] = {}
         self._attached: dict[str, _AttachedAgent] = {}
         self._audience: dict[str, list[str]] = {}
@@ -341,4 +340,4 @@ class ZenohLink:
         if event.kind == zenoh.SampleKind.PUT:
             word = "link" if host in self._neighboring else "stranger"
             self.strangers += word == "stranger"
-        self._note(word, {"host": host, "address": event.link.dst})
+        self._log(word, host=host, address=event.link.dst)

@@ -23,9 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flockwise.errors import NetworkError
 from flockwise.net.identity import TlsFiles
-from flockwise.net.names import check_name, split_address
+from flockwise.net.names import check_host, check_name, split_address
 
 PREFIX: Final = "flockwise"
 LEASE_MS: Final = 10_000  # after so long zenoh drops a peer that hangs
@@ -77,20 +76,6 @@ class Keys:
     @property
     def all_alive(self) -> str:
         return f"{self._root}/*/alive/*/*"
-
-
-def check_host(host: str) -> str:
-    """The name, if a host may have it.
-
-    When zenoh dials, it trusts the public authorities of the web besides the network's own, and they certify
-    any domain to its owner. A name without a dot is not a domain.
-    """
-    check_name(host, "host")
-    if "." in host:
-        raise NetworkError(
-            f"host={host!r}: the name of a host has no dots, lest a public authority certify it to somebody"
-        )
-    return host
 
 
 def endpoint(address: str) -> str:

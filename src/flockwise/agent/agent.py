@@ -51,7 +51,7 @@ class Clock(Protocol):
 
 @dataclass(slots=True)
 class Neighbor:
-    """What an agent holds of a neighbor."""
+    """A neighbor, and its last model."""
 
     weight: float
     number: int = NEVER_HEARD
@@ -202,7 +202,7 @@ class Agent:
             raise SimulationError(
                 f"agent {self.name!r} got a message from {message.sender!r}, not a neighbor"
             )
-        # What is not a model must not cost an event of the plan: the update would come to nothing.
+        # A message without a model must not cost an event of the plan: the update would come to nothing.
         if message.model.shape != self.model.shape or not np.isfinite(message.model).all():
             return
         if message.number > neighbor.number:

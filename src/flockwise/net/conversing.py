@@ -59,7 +59,7 @@ LONG: Final = 10
 
 @dataclass(frozen=True)
 class ConversationParts:
-    """What an agent needs to take part.
+    """All that an agent needs to take part.
 
     begin: the conversation of an agent with these edges; called once it has released.
     timeout: of a round, in nanoseconds.
@@ -73,7 +73,7 @@ class ConversationParts:
 
 @dataclass
 class _NeighborState:
-    """What is known of one neighbor in the conversation."""
+    """One neighbor in the conversation."""
 
     kept: dict[Tag, Vector] = field(default_factory=dict)
     said_last: list[Tag] = field(default_factory=list)
@@ -249,7 +249,7 @@ class ConversingNode(Node):
             self._go_on(now)
 
     def _take_up(self, edges: Mapping[int, float], now: int) -> None:
-        """Go through all that was heard before; what was said last can be said again."""
+        """Go through all that was heard before, to the last relays, which can be sent again."""
         self._listen_to(edges)
         talk = self._talk = self._conversation.begin(edges)
         relay = talk.start()
@@ -365,7 +365,7 @@ class ConversingNode(Node):
         self._go_on(now)
 
     def _say_again(self, neighbor: str, now: int) -> None:
-        """What was said last, and whether something of the neighbor's is missing; not too often."""
+        """Send the last relays, and whether one of the neighbor's is missing; not too often."""
         if self.obstacle is not None or self._repeated_at.get(neighbor, -REPEATING_GAP) + REPEATING_GAP > now:
             return
         self._repeated_at[neighbor] = now

@@ -73,12 +73,12 @@ class Agent:
 
     @property
     def guarantee(self) -> str:
-        """What holds for its points, in full and in plain words."""
+        """The guarantee for its samples, in full and in plain words."""
         return self._participant.own.guarantee
 
     @property
     def status(self) -> AgentStatus:
-        """What `flockwise network status` shows of it."""
+        """As `flockwise network status` shows it."""
         return self._running.take_status().agents[0]
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
@@ -86,11 +86,11 @@ class Agent:
         return self._participant.own.predict(np.asarray(features, np.float64))
 
     def add_data(self, features: ArrayLike, targets: ArrayLike) -> None:
-        """More points of this agent: on disk when this returns. Its own model uses them from now on.
+        """More samples of this agent: on disk when this returns. Its own model uses them from now on.
 
         By default so does its next release, and they never add to its budget. With `growth = "batches"` in
-        its agent.toml they have a budget of their own, and are released from when all earlier points have
-        spent theirs. That points came, how many and when, is public either way.
+        its agent.toml they have a budget of their own, and are released from when all earlier samples have
+        spent theirs. That samples came, how many and when, is public either way.
         """
         self._participant.own.add_data(np.asarray(features, np.float64), np.asarray(targets, np.float64))
         self._running.look_at(self.name)

@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class NeighborKey:
-    """What the roster says of a neighbor; `index` is its number among all agents, which relays go by."""
+    """A neighbor in the roster; `index` is its number among all agents, which relays go by."""
 
     public_key: bytes
     weight: float
@@ -81,7 +81,7 @@ class AcceptedGreeting:
 
 @dataclass(frozen=True)
 class AcceptedRepeat:
-    """What a neighbor said last in a conversation.
+    """The last relays of a neighbor in a conversation.
 
     relays: those that are new here. tags: of all of them, in order; none if one of them was refused.
     """
@@ -133,7 +133,7 @@ class _Rounds:
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of a neighbor."""
+    """A neighbor, and its accepted messages."""
 
     key: NeighborKey
     bucket: Bucket
@@ -145,7 +145,7 @@ class _Peer:
 class Intake:
     """One agent's way in.
 
-    me, public_key: the agent's own name and key; with the key it recognises its own models in greetings.
+    me, public_key: the agent's own name and key; with the key it recognizes its own models in greetings.
     dimension: of a model, exactly; relay_dimension: of a relay, at most (0: there are none in this network).
     privacy: the label of the models that this agent takes.
     magnitude_bound: no coordinate of a model may be larger.
@@ -234,7 +234,7 @@ class Intake:
         return None
 
     def greeting(self, claimed_sender: str, data: bytes) -> AcceptedGreeting | None:
-        """A greeting of a neighbor; None, and a count, if it is none. What it holds is counted by itself."""
+        """A greeting of a neighbor; None, and a count, if it is none. Messages in it are counted each."""
         opened = self._opened_from(claimed_sender, data, open_greeting)
         if opened is None:
             return None
@@ -251,7 +251,7 @@ class Intake:
         )
 
     def repeat(self, claimed_sender: str, data: bytes) -> AcceptedRepeat | None:
-        """What a neighbor says again; None, and a count, if it is nothing. Its relays are counted each."""
+        """A neighbor's last relays, each counted; None, and a count, for anything else."""
         opened = self._opened_from(claimed_sender, data, open_repeat)
         if opened is None:
             return None
@@ -277,7 +277,7 @@ class Intake:
     def _opened_from(
         self, sender: str, data: bytes, read: Callable[[bytes, int], T]
     ) -> tuple[_Peer, T] | None:
-        """What a neighbor says to this agent alone; None, and a count, if it is nothing."""
+        """A message to this agent alone; None, and a count, for anything else."""
         with self._counted():
             if len(data) > self._max_greeting_bytes:
                 raise Rejected("oversized")
@@ -387,7 +387,7 @@ class Intake:
             raise Rejected("stolen_name")
 
     def _check_number(self, number: int, track: _Track, peer: _Peer, opened: Opened, data: bytes) -> None:
-        """New, and signed. What is old is dropped before its signature costs anything."""
+        """New, and signed. Old messages are dropped before their signatures cost anything."""
         if number < track.last:
             raise Rejected("stale" if track.is_late(number) else "replayed")
         if number == track.last and data == track.data:
@@ -406,7 +406,7 @@ class Intake:
 
 
 def relay_fault(stage: str, largest: float) -> Reason | None:
-    """What is wrong with a relay whose largest coordinate is this, whatever its sign; None if nothing is.
+    """Why a relay is refused whose largest coordinate is this, whatever its sign; None if it is not.
 
     NaN is never valid. Infinity is valid only in stages where it means "no mean yet".
     """

@@ -1,4 +1,4 @@
-"""What an agent heard in its conversation, round by round, and what came of it.
+"""All that an agent heard in its conversation, round by round, and the result.
 
 A conversation is a function of what was heard in it. So nothing else has to outlast the process: an agent
 that starts again comes to the same point and says the same bytes. A round is in the journal before the
@@ -30,7 +30,7 @@ TABLES: Final = (
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of a conversation: a direction, or nothing, and then the agent learns alone.
+    """The result of a conversation: a direction, or nothing, and then the agent learns alone.
 
     relays: the last ones, which neighbors may still miss. rounds: how many there were.
     """
@@ -42,7 +42,7 @@ class Ended:
 
 @dataclass
 class Record:
-    """What a journal holds besides the rounds.
+    """A journal without its rounds.
 
     edges: weights by neighbor, as the conversation began with them; None before it has.
     """
@@ -67,7 +67,7 @@ class Journal(Protocol):
         ...
 
     def end(self, ended: Ended) -> None:
-        """Keep what came of it, and forget the rounds."""
+        """Keep the result, and forget the rounds."""
         ...
 
 
@@ -86,7 +86,7 @@ class FileJournal:
     """
 
     def __init__(self, folder: Path) -> None:
-        # The rounds take far more room than what comes of them.
+        # The rounds take far more room than the result.
         self._file = Database(folder / NAME, TABLES, VERSION, shrinks=True)
 
     def load(self) -> Record:

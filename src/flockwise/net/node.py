@@ -39,7 +39,7 @@ GREETING_GAP: Final = 1 * SECOND
 # A connected neighbor hears from the agent at least this often, in case something was lost.
 GREETING_PERIOD: Final = 30 * SECOND
 MOMENT: Final = 1 * SECOND
-# What was received is written to disk after this time, in one go.
+# Received messages are written to disk after this time, in one go.
 WRITING_GAP: Final = 5 * SECOND
 
 Obstacle: TypeAlias = Literal["behind", "ledger", "store"]
@@ -47,7 +47,7 @@ Obstacle: TypeAlias = Literal["behind", "ledger", "store"]
 
 @dataclass
 class _Contact:
-    """What a node knows of the connection to a neighbor."""
+    """The connection to a neighbor."""
 
     up_since: int | None = None
     has_greeted: bool = False  # since it came up
@@ -147,7 +147,7 @@ class Node:
         return self.next_wake()
 
     def stop(self) -> None:
-        """Write what was received; the owner of store and ledger closes them."""
+        """Write received messages; the owner of store and ledger closes them."""
         self._write(self._time.now())
 
     def on_published(self, sender: str, data: bytes) -> None:
@@ -260,7 +260,7 @@ class Node:
         )
 
     def _compare(self, echo: Sent, now: int) -> None:
-        """Look at what a neighbor last got from this agent, under the agent's own signature."""
+        """Look at the last message that a neighbor got from this agent, under its own signature."""
         if self._outbox.knows(echo) or self.obstacle == "behind":
             return
         if self._outbox.spends:
@@ -275,7 +275,7 @@ class Node:
                 self._stop("store")
 
     def _stop(self, obstacle: Obstacle) -> None:
-        """Fall silent; what is received is still kept."""
+        """Fall silent; received messages are still kept."""
         self.obstacle = obstacle
         self.agent.next_tick = None
 
@@ -289,7 +289,7 @@ class Node:
             self.agent.on_message(message, now)
 
     def _write_soon(self, sender: str, now: int) -> None:
-        """What was last received from a neighbor, or that nothing is kept of it any more."""
+        """The last message of a neighbor, or that nothing of it is kept any more."""
         self._unwritten.add(sender)
         if self._write_at is None:
             self._write_at = now + WRITING_GAP

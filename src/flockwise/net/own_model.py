@@ -1,4 +1,4 @@
-"""What an agent does for its owner alone: its own model, and learning from new samples.
+"""An agent as its owner sees it: its own model, and new samples to learn from.
 
 An own model uses the agent's data without noise, around what its neighbors released; it is never sent and
 never logged. Without privacy the model that the agent sends is its own. With privacy it is the silent finish
@@ -30,7 +30,7 @@ from flockwise.solve.local import solve_local_models
 
 @dataclass(frozen=True, eq=False)
 class OwnModel:
-    """An agent as its owner sees it.
+    """For the owner alone.
 
     batches: all its samples, as they came.
     guarantee: what holds for them, in plain words.

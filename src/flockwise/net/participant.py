@@ -145,7 +145,7 @@ class AgentResources:
 
 @dataclass
 class Participant:
-    """An agent of a network, ready to be started by whoever drives its node.
+    """An agent of a network, ready to be started by its driver.
 
     neighborhood: as in the roster that is in effect; a newer one takes its place.
     own: what the agent does for its owner alone.

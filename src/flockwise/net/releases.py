@@ -1,4 +1,4 @@
-"""What a real agent has released and may release: one gate, or a queue of gates with a batch of samples each.
+"""Releases of a real agent: from one gate, or from a queue of gates with a batch of samples each.
 
 A sample's cost is the composition of the releases that used it. Two ways to pay for samples that come later:
 
@@ -70,7 +70,7 @@ class GateQueue:
 
     @property
     def epsilon_spent(self) -> float:
-        """What the sample has paid that has paid most: samples of different batches share no release."""
+        """By the sample that has paid most: samples of different batches share no release."""
         return max(self._spent_before, self.gate.epsilon_spent)
 
     @property
@@ -87,7 +87,7 @@ class GateQueue:
         return 0
 
     def vectors(self, after: int = 0) -> list[NDArray[np.float64] | None]:
-        """What was released under the numbers above `after`; None where a release was lost."""
+        """The releases with numbers above `after`; None where a release was lost."""
         payloads = [entry.payload for ledger in self.ledgers for entry in ledger.entries]
         return [None if payload is None else decode(payload)[1] for payload in payloads[after:]]
 
@@ -123,8 +123,8 @@ class BatchReleases:
         self._releases = self._of_present()
 
     def prepare(self) -> None:
-        if self._gates.gate.is_spent and self._gates.go_on():
-            self._releases = self._of_present()
+        if self._gates.gate.is_spent:
+            self.set_samples(None)
         self._releases.prepare()
 
     def release(self, step: Step) -> None:
@@ -179,7 +179,7 @@ class StatisticRelease:
 
 
 def public_side(statistic: Statistic, ledger: LedgerBase | None, dimension: int) -> Public:
-    """What an agent released, and how noisy it is, as its ledger has it; nothing without a release.
+    """An agent's release and how noisy it is, as its ledger has it; zeros without a release.
 
     Of m samples one moves the release by 2/m: from the sensitivity that was charged follows the m of then,
     and the variance that other samples of the same kind would give it.

@@ -1,4 +1,4 @@
-"""What an agent of a network keeps besides its ledger: what it sent, what it received, what it was given.
+"""An agent's state besides its ledger: its last message, those of its neighbors, and samples that came later.
 
 Without privacy there is no ledger, and number and bytes of a message are in the store before the message
 leaves. With privacy they are in the ledger, and the store holds only what can be had again.

@@ -224,8 +224,8 @@ class MemoryNetwork:
         before = self._plugs.get(agent)
         known = frozenset() if before is None else before.neighbors
         plug = self._plugs[agent] = _Plug(listener, frozenset(neighbors))
-        for other in sorted(plug.neighbors - known):
-            if self._are_linked(agent, other):
+        for other in sorted((plug.neighbors - known) & self._plugs.keys()):
+            if agent in self._plugs[other].neighbors:
                 listener.on_presence(other, True)
                 self._plugs[other].listener.on_presence(agent, True)
 
@@ -261,10 +261,6 @@ class MemoryNetwork:
             self.deliver(self.queue.popleft())
             count += 1
         return count
-
-    def _are_linked(self, agent: str, other: str) -> bool:
-        plug = self._plugs.get(other)
-        return plug is not None and agent in plug.neighbors
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a node needs of a network: best effort, at most once, in no order."""
+"""The network as a node sees it: best effort, at most once, in no order."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """The way out. Nothing is promised: what is lost is made up for by greetings."""
+    """The way out. Messages may be lost: greetings make up for that."""
 
     def publish(self, sender: str, data: bytes) -> None:
-        """To all who listen to `sender`."""
+        """To all agents that listen to `sender`."""
         ...
 
     def send(self, sender: str, receiver: str, data: bytes) -> None:

@@ -1,7 +1,7 @@
-"""What travels between agents, byte for byte: versioned, strict, bounded, and signed by its sender.
+"""Messages between agents, byte for byte: versioned, strict, bounded, and signed by their senders.
 
 A message is 4 bytes that name the format and its version, then MessagePack: the body, and the sender's
-signature over the body and the name of the network. The body holds who says what and, as its payload, the
+signature over the body and the name of the network. The body holds the names and, as its payload, the
 vector in the encoding of `flockwise.privacy.messages`: for a private model the very bytes that the gate
 charged for.
 
@@ -88,7 +88,7 @@ class ModelBody(Fields, tag="model", frozen=True):
 
 
 class RelayBody(Fields, tag="relay", frozen=True):
-    """What a protocol passes on, computed from releases, relays and public values alone."""
+    """A message of a protocol, computed from releases, relays and public values alone."""
 
     network: Name
     sender: Name
@@ -110,7 +110,7 @@ class Signed(Fields, frozen=True):
 class Greeting(Fields, tag="greeting", frozen=True):
     """What two neighbors say when they meet.
 
-    It needs no signature of its own: `mine` is signed by who sends it and `yours` by who gets it, and
+    It needs no signature of its own: `mine` is signed by its sender and `yours` by its receiver, and
     weight and version are compared with the receiver's own signed roster.
 
     weight, version: of their edge, and of the sender's roster.
@@ -127,7 +127,7 @@ class Greeting(Fields, tag="greeting", frozen=True):
 
 
 class Repeat(Fields, tag="repeat", frozen=True):
-    """What an agent in a conversation said last, for a neighbor that may have missed it.
+    """The last relays of an agent in a conversation, for a neighbor that may have missed them.
 
     It needs no signature of its own either: its relays are signed, and the rest leads to one answer at most.
 
@@ -169,7 +169,7 @@ class Opened:
 
     @property
     def content(self) -> bytes:
-        """What was signed."""
+        """The bytes under the signature."""
         return signed_content(self.body.network, self.signed.body)
 
 

@@ -29,7 +29,7 @@ def run(
 def request(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The new agent's folder on this device.")],
     network: Annotated[str, typer.Option(help="The network to join.")],
-    name: Annotated[str, typer.Option(help="What the agent is to be called.")],
+    name: Annotated[str, typer.Option(help="The new agent's name.")],
     address: Annotated[str, typer.Option(help="Where neighbors reach this device, as host:port.")],
 ) -> None:
     """Make a new agent's keys on this device, and a request for the network's authority to sign.

@@ -1,4 +1,4 @@
-"""What commands share: results on standard output, notes and progress on standard error, --out and Ctrl-C."""
+"""Helpers of all commands: printed results, notes and progress, the folder of --out, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def say(words: str) -> None:
 
 
 def say_error(words: str) -> None:
-    """What was refused, in red, unbroken."""
+    """The reason of a refusal, in red, unbroken."""
     NOTES.print(Text(words, style="red"), soft_wrap=True)
 
 

@@ -24,7 +24,7 @@ VALIDATION_INSTANCES = 5
 # Validation instances have seeds far from those that anyone compares: no instance is ever both.
 VALIDATION_SEEDS = 1_000_000
 UPDATES = 100
-# What an agent sends in the private run after its one release is post-processing, which costs nothing.
+# In the private run, all messages after an agent's one release are post-processing, which costs nothing.
 EPSILON = 1.0
 PRIVATE_UPDATES = 50
 RECORD_EVERY = 0.25

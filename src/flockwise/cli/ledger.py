@@ -85,7 +85,7 @@ class View:
         for problem in self.problems:
             RESULTS.print(Text.assemble(("DAMAGED  ", "bold red"), problem), soft_wrap=True)
         if self.problems:
-            RESULTS.print(Text("What it says cannot be trusted; the agent must stay silent."), soft_wrap=True)
+            RESULTS.print(Text("Its contents cannot be trusted; the agent must stay silent."), soft_wrap=True)
             return
         RESULTS.print(Text.assemble(("intact  ", "green"), self._summary()), soft_wrap=True)
         if self.entries:

@@ -46,14 +46,6 @@ def _budgets(deployment: Deployment, n_agents: int) -> list[OwnBudget | None]:
         return [None] * n_agents
     distinct, rows = distinct_budgets(deployment.budgets, n_agents)
     assert deployment.updates is not None
-    own = [
-        OwnBudget(
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            updates=deployment.updates,
-            clip=deployment.clip,
-            mechanism=deployment.mechanism,
-        )
-        for budget in distinct
-    ]
+    shared = {"clip": deployment.clip, "mechanism": deployment.mechanism, "updates": deployment.updates}
+    own = [OwnBudget(epsilon=budget.epsilon, delta=budget.delta, **shared) for budget in distinct]
     return [own[row] for row in rows]

@@ -68,7 +68,7 @@ def up(
         say(f"Up. Watch it with: flockwise network status {folder}")
         say(f"Stop it with Ctrl-C, or with: flockwise network down {folder}")
         supervisor.watch(say)
-    say("Down. What the agents have is on disk; `up` goes on from there.")
+    say("Down. Everything is on disk; `up` goes on from there.")
 
 
 @network.command()

@@ -96,7 +96,7 @@ def plan(
 def _least_noise(
     budget: Budget, norm: str, updates: int, sensitivity: float, dimension: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, PrivacyError]]:
-    """What the gate of a simulated agent would add: by accountant, and why other accountants have none."""
+    """The noise that the gate of a simulated agent adds, by accountant; and why others have none."""
     mechanism = (USUAL if budget.delta > 0 else PURE)[norm]
     # Without δ only the sum is left for K-norm noise.
     only_sums = budget.delta == 0 and norm == "l2"

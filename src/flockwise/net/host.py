@@ -105,7 +105,7 @@ class Host:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             async with self:
-                # What is there now stays. Do not search it for garbage again and again.
+                # All objects made until now will stay: do not search them for garbage again and again.
                 gc.collect()
                 gc.freeze()
                 await self._stopping.wait()
@@ -321,7 +321,7 @@ class HostedAgent:
         self._hear(self.node.on_presence, neighbor, is_up)
 
     def guarded(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """What the call returns; None if it failed, or if the agent is closed."""
+        """The result of the call; None if it failed, or if the agent is closed."""
         if self.is_closed:
             return None
         try:

@@ -1,7 +1,7 @@
 """The real network of a host: one zenoh session for all its agents, in peer mode, over mutual TLS.
 
 There is no server: a host dials the hosts of its agents' neighbors and nobody else. Agents of the same
-host hear each other directly, and still through their intake. What a session may do is fixed when it
+host hear each other directly, and still through their intake. The rights in a session are fixed when it
 opens, so new neighbors mean a new session; greetings make up for messages that are lost meanwhile.
 
 Of what zenoh delivers, only the host that it came from is trusted here. The intake judges names,

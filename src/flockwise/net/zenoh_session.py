@@ -12,7 +12,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from flockwise.errors import MissingExtra
 from flockwise.net.inbox import Inbox
@@ -29,21 +29,14 @@ CAPACITY: Final = 2**10
 AT_A_STRETCH: Final = 2**8
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.05  # seconds
 
-Item = TypeVar("Item", covariant=True)
-
-
-class Queue(Protocol[Item]):
-    """A subscription whose messages wait."""
-
-    def try_recv(self) -> Item | None: ...
-
 
 class QueueReader:
-    """Hands over everything that comes into some queues, in the loop, until it is closed."""
+    """Hands over everything that comes into zenoh's queues, in the loop, until it is closed."""
 
-    def __init__(self, queues: Iterable[Queue[Item]], take: Callable[[Item], None]) -> None:
+    def __init__(self, queues: Iterable[Any], take: Callable[[Any], None]) -> None:
+        self._queues = list(queues)
+        self._take = take
         self._loop = asyncio.get_running_loop()
-        self._empties = [lambda queue=queue: _empty(queue, take) for queue in queues]
         self._pause = SHORTEST_PAUSE
         self._next = self._loop.call_soon(self._look)
 
@@ -53,7 +46,7 @@ class QueueReader:
     def _look(self) -> None:
         most = AT_A_STRETCH
         try:
-            most = max(empty() for empty in self._empties)
+            most = max(self._empty(queue) for queue in self._queues)
         finally:  # go on after a message that fails
             if most == AT_A_STRETCH:
                 self._pause = 0.0
@@ -63,15 +56,14 @@ class QueueReader:
                 self._pause = min(max(SHORTEST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
             self._next = self._loop.call_later(self._pause, self._look)
 
-
-def _empty(queue: Queue[Item], take: Callable[[Item], None]) -> int:
-    """How many there were."""
-    for count in range(AT_A_STRETCH):
-        item = queue.try_recv()
-        if item is None:
-            return count
-        take(item)
-    return AT_A_STRETCH
+    def _empty(self, queue: Any) -> int:
+        """Returns how many there were."""
+        for count in range(AT_A_STRETCH):
+            item = queue.try_recv()
+            if item is None:
+                return count
+            self._take(item)
+        return AT_A_STRETCH
 
 
 class Session:

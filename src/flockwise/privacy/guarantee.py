@@ -79,7 +79,7 @@ class Guarantee:
             public=public,
             not_covered=tuple(dict.fromkeys(origin.words for origin in known if not origin.is_covered)),
             declared=tuple(dict.fromkeys(declared)),
-            released_before=tuple(origin.what for origin in known if origin.status == "released"),
+            released_before=tuple(origin.what for origin in known if origin.spent is not None),
             simulated=simulated,
             noise_multiplier=None if first is None else first.noise_std,
             real_multiplier=_real_multiplier(plan, dimension),

@@ -13,9 +13,9 @@ Status: TypeAlias = Literal["public", "private", "unknown", "released"]
 class Origin:
     """What it is, and what it was made from.
 
-    status: "public" tells nothing of anybody's samples. "private" was computed from them without noise;
-    "unknown" might have been: no guarantee covers either. "released" was paid for: `spent` is the least and
-    the largest ε, and the least and the largest δ, over agents, and a guarantee adds it up.
+    status: "public" says nothing about anybody's samples. "private" was computed from them without noise;
+    "unknown" might have been: no guarantee covers either. "released" was paid for.
+    spent: the least and the largest ε, and the least and the largest δ, over agents; a guarantee adds it up.
     """
 
     what: str
@@ -29,4 +29,5 @@ class Origin:
 
     @property
     def words(self) -> str:
-        return f"{self.what}, of unknown origin" if self.status == "unknown" else self.what
+        unknown = self.status == "unknown" and self.spent is None
+        return f"{self.what}, of unknown origin" if unknown else self.what

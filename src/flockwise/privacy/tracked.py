@@ -60,9 +60,10 @@ def run_models(models: NDArray[Any], method: str, guarantee: Guarantee | None) -
     """The models of a run: what it released, or without a guarantee what it computed from private data."""
     if guarantee is None:
         return tracked(models, Origin(f"models of {method}, made of private data without noise", "private"))
-    status = "released" if guarantee.is_private else "unknown"
     what = f"models released by {method}"
-    return tracked(models, Origin(what, status, guarantee.spent if status == "released" else None))
+    if guarantee.is_private:
+        return tracked(models, Origin(what, "released", guarantee.spent))
+    return tracked(models, Origin(f"{what}, whose guarantee leaves gaps", "unknown", guarantee.spent))
 
 
 def origin_of(models: Any) -> Origin | None:

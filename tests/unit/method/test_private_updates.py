@@ -13,6 +13,7 @@ from flockwise.engine import simulate
 from flockwise.engine.cpu.clipping import slope_bounds
 from flockwise.engine.cpu.kernels import Ahead, ClippedTerm, add_local_gradient
 from flockwise.errors import PrivacyError, SimulationError
+from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, PrivateUpdates, PublicModels, WarmStart
 from flockwise.method.private import CLIP_SHARE, tail_noise_variances
 from flockwise.method.rules import Descent
@@ -183,6 +184,20 @@ def test_what_a_start_cost_is_added_to_the_guarantee():
     assert second.guarantee.epsilon == (2.0, 2.0)
     assert second.guarantee.delta == (2e-3, 2e-3)
     assert "released before: the start, models released by cd" in second.guarantee.explain()
+
+
+def test_what_a_start_cost_is_added_also_where_its_guarantee_has_gaps():
+    """Otherwise two runs on one uncovered graph would state the cost of one."""
+    problem = private_problem(1)
+    unknown = dataclasses.replace(problem, graph=SimilarityGraph.from_scipy(problem.neighbors.to_scipy()))
+    method = CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5))
+    first = simulate(unknown, method)
+    second = simulate(unknown, dataclasses.replace(method, start=PublicModels(first.models)))
+    assert second.guarantee is not None
+    assert second.guarantee.epsilon == (2.0, 2.0)
+    assert any(
+        "models released by cd, whose guarantee leaves gaps" in one for one in second.guarantee.not_covered
+    )
 
 
 def test_a_start_of_unknown_origin_is_not_covered():

@@ -112,7 +112,7 @@ def test_the_models_of_a_run_are_what_its_guarantee_makes_them():
     origins = [origin_of(run_models(VALUES, "cd", made)) for made in (covered, partly, None)]
     assert origins == [
         Origin("models released by cd", "released", ((0.5, 1.0), (1e-5, 1e-5))),
-        Origin("models released by cd", "unknown"),
+        Origin("models released by cd, whose guarantee leaves gaps", "unknown", ((0.5, 1.0), (1e-5, 1e-5))),
         Origin("models of cd, made of private data without noise", "private"),
     ]
 

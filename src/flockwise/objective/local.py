@@ -117,8 +117,8 @@ class LocalUpdate:
     def of(cls, settings: Objective, samples: Samples) -> LocalUpdate:
         """For an agent that knows its own samples and the public settings, and no other agent.
 
-        Samples longer than the feature bound are scaled down to it, and with a bound the step size looks at
-        none of them.
+        Samples longer than the feature bound are scaled down to it, targets are moved into their range, and
+        with a bound the step size looks at none of them.
         """
         if settings.max_samples is None:
             raise ObjectiveError("max_samples: missing; agents on their own know no other cap on m_i")
@@ -127,7 +127,7 @@ class LocalUpdate:
             features = clip_rows(features, bound, "l2")
         count = np.array([len(samples.targets)])
         penalty = float(settings.penalties(count)[0])
-        local = LocalObjective(settings.loss, features, samples.targets, penalty)
+        local = LocalObjective(settings.loss, features, settings.in_range(samples.targets), penalty)
         pull = settings.tradeoff * float(settings.confidences(count, settings.max_samples)[0])
         public = settings.public_curvature
         smoothness = local.smoothness if public is None else public + 2 * penalty

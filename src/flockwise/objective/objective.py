@@ -90,6 +90,12 @@ class Objective:
         counts = np.minimum(sample_counts, cap)
         return np.where(counts > 0, counts, CONFIDENCE_WITHOUT_DATA) / cap
 
+    def in_range(self, targets: NDArray[Any]) -> NDArray[Any]:
+        """Targets as all that is exchanged uses them: real-valued ones within their public range, if any."""
+        if self.target_range is None or self.loss.metric == "accuracy":
+            return targets
+        return np.clip(targets, *self.target_range)
+
     @property
     def public_curvature(self) -> float | None:
         """A bound on the curvature of the mean loss that looks at no data; None without a feature bound."""

@@ -82,20 +82,24 @@ class Problem:
 
     @cached_property
     def exchanged(self) -> Population:
-        """The samples as everything that agents exchange uses them: none longer than the feature bound.
+        """The samples as everything that agents exchange uses them, within their public bounds.
 
-        Longer ones are scaled and not refused: a refusal would leak that there is one.
+        Longer ones are scaled and not refused, targets beyond their range are moved to its ends: a refusal
+        would leak that there is one.
         """
         bound, population = self.objective.feature_bound, self.population
-        if bound is None or not population.n_samples:
+        if not population.n_samples:
             return population
-        lengths = np.sqrt(np.einsum("kj,kj->k", population.features, population.features))
-        # A row scaled to the bound in the data's own precision may exceed it by rounding.
-        allowed = bound * (1 + 4 * population.n_features**0.5 * np.finfo(population.dtype).eps)
-        if lengths.max() <= allowed:
+        features, targets = population.features, self.objective.in_range(population.targets)
+        if bound is not None:
+            lengths = np.sqrt(np.einsum("kj,kj->k", features, features))
+            # A row scaled to the bound in the data's own precision may exceed it by rounding.
+            allowed = bound * (1 + 4 * population.n_features**0.5 * np.finfo(population.dtype).eps)
+            if lengths.max() > allowed:
+                features = clip_rows(features, bound, "l2").astype(population.dtype)
+        if features is population.features and targets is population.targets:
             return population
-        scaled = clip_rows(population.features, bound, "l2").astype(population.dtype)
-        return population.with_samples(scaled, population.targets)
+        return population.with_samples(features, targets)
 
     @cached_property
     def l2_penalties(self) -> NDArray[np.float64]:

@@ -137,7 +137,7 @@ def bounded_problem(problem: Problem, loss: Loss, l2: float | None) -> Problem:
     features = population.features.astype(np.float64)
     if population.n_samples:
         features = clip_rows(features, bound, "l2")
-    targets = _bounded_targets(population.targets.astype(np.float64), objective)
+    targets = _bounded_targets(objective.in_range(population.targets.astype(np.float64)), objective)
     return Problem(population.with_samples(features, targets), None, objective)
 
 

@@ -19,7 +19,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import flockwise.engine.cpu.descent_run
+import flockwise.engine.cpu.descent
 import flockwise.privacy.gate
 import flockwise.privacy.plan
 from flockwise.audit import audit_one, every_attack
@@ -152,7 +152,7 @@ def test_l2_clipping_with_l1_noise_in_the_gate_is_caught(monkeypatch):
     monkeypatch.setattr(
         flockwise.privacy.gate, "clip_rows", lambda rows, bound, norm: honest(rows, bound, "l2")
     )
-    assert_caught(attack_on("l1 clipping"), share=1.0)
+    assert_caught(attack_on("laplace, diagonal"), share=1.0)
 
 
 def test_l2_clipping_with_l1_noise_on_the_integer_path_is_caught(monkeypatch):
@@ -164,7 +164,7 @@ def test_l2_clipping_with_l1_noise_on_the_integer_path_is_caught(monkeypatch):
 
 
 def test_l2_clipping_with_l1_noise_in_the_engine_is_caught(monkeypatch):
-    engine = flockwise.engine.cpu.descent_run
+    engine = flockwise.engine.cpu.descent
     honest = engine.slope_bounds
     monkeypatch.setattr(engine, "slope_bounds", lambda features, clip, norm: honest(features, clip, "l2"))
     assert_caught(attack_on("descent, l1 clipping"))

@@ -58,12 +58,13 @@ def tightest(kind: type[Mechanism], budget: Budget, updates: int, *, on_grid: bo
 
 def _simulated() -> Iterator[Attack]:
     """Mechanisms with simulated noise, through the gate."""
-    pair = opposite_samples(PLANE)
+    pair, diagonal = opposite_samples(PLANE), opposite_samples(DIAGONAL)
     for kind in MECHANISMS:
         budget, runs = (PURE, 12_000) if kind.is_pure else (LOOSE, 50_000)
+        larger = LARGER_PURE if kind.is_pure else LARGE
         yield GateAttack(kind.name, budget, runs, kind.name, None, pair)
         yield GateAttack(kind.name, LARGE, 3_000, kind.name, tightest(kind, LARGE, 10), pair, updates=10)
-    yield GateAttack("l1 clipping", LARGER_PURE, 6_000, "laplace", "basic", opposite_samples(DIAGONAL))
+        yield GateAttack(f"{kind.name}, diagonal", larger, 6_000, kind.name, None, diagonal)
 
 
 def _secure() -> Iterator[Attack]:

@@ -121,6 +121,8 @@ def _ordered(
     if agent is None:
         if agent_names is not None:
             raise DataError("agent_names needs agent, the column that holds the agents' names")
+        if "agent" in table.column_names:
+            raise DataError("column 'agent' looks like the agents' names: say agent='agent', or drop it")
         return table, None
     check_present(table, [agent])
     known = None if agent_names is None else names_of(agent_names)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flockwise.data import Population
-from flockwise.errors import GraphError
+from flockwise.errors import DataError, GraphError
 from flockwise.graph import SimilarityGraph, angular_graph, complete_graph, knn_graph, profile_graph, rewired
 from flockwise.graph.kinds import GRAPHS
 from flockwise.graph.source import GraphSource
@@ -29,6 +29,15 @@ def test_shuffled_profiles_give_the_right_neighbors_without_a_word_about_their_o
     """By age: anna and ben, carl and dora; the rows of the table are in another order than the agents."""
     problem = Problem(population(), profile_graph(PROFILES, agent="who", k=1))
     assert neighbors(problem.neighbors, NAMES) == {frozenset(("anna", "ben")), frozenset(("carl", "dora"))}
+
+
+def test_profiles_with_names_that_nobody_mentions_are_refused():
+    """Taken as one more thing to compare, row i would be agent i, whoever it is."""
+    profiles = {"agent": PROFILES["who"], "age": PROFILES["age"]}
+    with pytest.raises(DataError, match="say agent='agent'"):
+        profile_graph(profiles, k=1)
+    with pytest.raises(DataError, match="say agent='agent'"):
+        profile_graph(profiles, ["age"], k=1)
 
 
 def test_a_graph_of_other_agents_is_refused_by_name():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ RANGE = (-1.0, 1.0)
 HUBER = Huber(0.5)
 
 
-def problem(targets, loss=HUBER, **settings):
+def problem(targets, loss: Any = HUBER, **settings):
     random = np.random.default_rng(0)
     features = random.normal(size=(len(targets), 3))
     population = Population.from_arrays(features, targets, np.arange(len(targets)) % 4)
@@ -56,8 +57,8 @@ TAMED = np.clip(WILD, *RANGE)
 )
 def test_what_agents_exchange_is_the_same_as_if_targets_had_been_in_the_range_before(method):
     stops = {} if isinstance(method, LocalDP) else {"updates": 3, "engine": "reference"}
-    runs = [simulate(problem(y, target_range=RANGE), method, seed=2, **stops) for y in (WILD, TAMED)]
-    np.testing.assert_array_equal(*(np.asarray(run.models) for run in runs))
+    wild, tamed = (simulate(problem(y, target_range=RANGE), method, seed=2, **stops) for y in (WILD, TAMED))
+    np.testing.assert_array_equal(wild.models, tamed.models)
 
 
 def test_a_real_agent_moves_its_targets_into_the_range_too():

@@ -116,7 +116,7 @@ def own_models_in(folder: Path) -> np.ndarray:
     models = []
     for name in status(folder):
         with FolderWorld([folder / "agents" / name]) as alone:
-            models.append(np.asarray(alone[name].own.model()))
+            models.append(np.asarray(alone[name].own_model()))
     return np.stack(models)
 
 

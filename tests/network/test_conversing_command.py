@@ -102,7 +102,7 @@ def assert_as_good_as_alone(folder: Path, experiment: Experiment) -> None:
     own = []
     for agent in range(experiment.problem.n_agents):
         with FolderWorld([folder / "agents" / name_of(agent)]) as alone:
-            own.append(np.asarray(alone[agent].own.model()))
+            own.append(np.asarray(alone[agent].own_model()))
     apart_models = solve_local_models(experiment.problem)
     loss, test = experiment.problem.loss, experiment.test
     assert test is not None

@@ -214,7 +214,7 @@ def test_nothing_is_released_after_the_last_word():
     peers.start()
     peers.run(60)
     sent = peers.nodes[0].sent
-    peers[0].own.add_data(np.full((2, 3), 0.1), np.ones(2))
+    peers[0].add_data(np.full((2, 3), 0.1), np.ones(2))
     peers.run(60)
     assert peers.nodes[0].sent == sent
     assert peers.memory(0).ledger.consumed == UPDATES
@@ -235,7 +235,7 @@ def test_own_models_are_as_good_as_in_a_simulation():
         peers = Peers(problem, seed)
         peers.start()
         peers.run(60)
-        own = np.stack([np.asarray(one.own.model()) for one in peers.running.values()])
+        own = np.stack([np.asarray(one.own_model()) for one in peers.running.values()])
         ours = agent_metrics(problem.loss, test, own).mean()
         theirs = agent_metrics(problem.loss, test, np.asarray(simulated.own_models)).mean()
         released = np.stack([node.agent.model for node in peers.nodes.values()])
@@ -266,22 +266,22 @@ def test_an_agent_has_a_model_of_its_own(tmp_path):
         one = world[0]
         assert one.gates is not None
         assert one.node.releases == one.gates.consumed == UPDATES
-        model = one.own.model()
+        model = one.own_model()
         assert origin_of(model) == OWN
         assert not np.allclose(model, one.node.agent.model)
-        labels = one.own.predict(np.eye(3))
+        labels = one.predict(np.eye(3))
         np.testing.assert_array_equal(labels, np.where(model > 0, 1.0, -1.0))
         with pytest.raises(DataError, match=r"\(samples, 3\)"):
-            one.own.predict(np.ones(3))
+            one.predict(np.ones(3))
     with FolderWorld(paths) as again:
-        np.testing.assert_array_equal(again[0].own.model(), model)
+        np.testing.assert_array_equal(again[0].own_model(), model)
 
 
 def test_an_own_model_is_in_no_file_and_no_message(tmp_path):
     paths = folders(tmp_path, private=True)
     with FolderWorld(paths) as world:
         world.run(30)
-        own = world[0].own.model()
+        own = world[0].own_model()
         model = np.asarray(own)
         world.run(60)
         sent = [node.sent.data for node in world.nodes.values()]
@@ -296,16 +296,16 @@ def test_added_samples_are_kept_and_learned_from(tmp_path):
     paths = folders(tmp_path, private=True)
     with FolderWorld(paths) as world:
         world.run(0.5)
-        own = world[0].own
-        before = own.model()
-        own.add_data(np.full((4, 3), -0.3), np.ones(4))
-        after = own.model()
+        one = world[0]
+        before = one.own_model()
+        one.add_data(np.full((4, 3), -0.3), np.ones(4))
+        after = one.own_model()
         assert not np.allclose(before, after)
-        assert len(own.samples.targets) == SAMPLES + 4
+        assert len(one.samples.targets) == SAMPLES + 4
     with FolderWorld(paths) as again:
         one = again[0]
         assert one.gates is not None
-        assert len(one.own.samples.targets) == SAMPLES + 4
+        assert len(one.samples.targets) == SAMPLES + 4
         again.run(60)
         assert one.node.releases == UPDATES
         assert one.gates.epsilon_spent <= 2.0
@@ -318,8 +318,8 @@ def test_without_privacy_the_own_model_is_the_model_and_samples_bring_more_updat
         world.run(30)
         one = world[0]
         assert one.node.agent.updates == UPDATES
-        np.testing.assert_array_equal(one.own.model(), one.node.agent.model)
-        one.own.add_data(np.full((4, 3), -0.3), np.ones(4))
+        np.testing.assert_array_equal(one.own_model(), one.node.agent.model)
+        one.add_data(np.full((4, 3), -0.3), np.ones(4))
         world.run(30)
         assert one.node.agent.updates == 2 * UPDATES
     with FolderWorld(paths) as again:

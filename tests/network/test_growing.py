@@ -119,7 +119,7 @@ class Schedule:
             if self.chance.random() < 0.3:
                 self._cut(patch)
             try:
-                self.agent.own.add_data(*arriving)
+                self.agent.add_data(*arriving)
                 self.arrivals += 1
             except Killed:
                 self.again()
@@ -237,7 +237,7 @@ def test_an_agent_cannot_change_how_it_pays_for_growth(networks, tmp_path, growt
     """Else samples that all paid from one budget would get another one each, or the other way round."""
     paths = copied(networks(growth), tmp_path)
     with FolderWorld(paths) as world:
-        world[0].own.add_data(*samples(2, FIRST))
+        world[0].add_data(*samples(2, FIRST))
         world.run(1.0)
     file = paths[0] / "agent.toml"
     other = "batches" if growth == "one_budget" else "one_budget"
@@ -251,7 +251,7 @@ def test_an_agent_whose_ledger_of_a_batch_is_gone_does_not_start(networks, tmp_p
     paths = copied(networks("batches"), tmp_path)
     with FolderWorld(paths) as world:
         world.run(LONG)
-        world[0].own.add_data(*samples(2, FIRST))
+        world[0].add_data(*samples(2, FIRST))
         world.run(LONG)
         assert world[0].node.releases == 2 * UPDATES
     (paths[0] / "state" / "batch1" / NAME).unlink()
@@ -263,7 +263,7 @@ def test_an_old_copy_of_a_batchs_ledger_releases_nothing(networks, tmp_path):
     paths = copied(networks("batches"), tmp_path)
     with FolderWorld(paths) as world:
         world.run(LONG)
-        world[0].own.add_data(*samples(2, FIRST))
+        world[0].add_data(*samples(2, FIRST))
     state = paths[0] / "state"
     Ledger.open(state / "batch1", "agent0").close()
     shutil.copytree(state / "batch1", tmp_path / "backup")
@@ -285,7 +285,7 @@ def test_more_batches_do_not_open_more_files(networks, tmp_path):
         for count in range(4):
             world.run(LONG)
             opened.append(len(list(DESCRIPTORS.iterdir())))
-            world[0].own.add_data(*samples(2, FIRST + 2 * count))
+            world[0].add_data(*samples(2, FIRST + 2 * count))
     assert len(set(opened)) == 1
     with FolderWorld(paths) as world:
         world.run(LONG)
@@ -296,7 +296,7 @@ def test_more_batches_do_not_open_more_files(networks, tmp_path):
 def test_added_samples_are_for_the_owners_eyes_alone(networks, tmp_path):
     paths = copied(networks("batches"), tmp_path)
     with FolderWorld(paths) as world:
-        world[0].own.add_data(*samples(2, FIRST))
+        world[0].add_data(*samples(2, FIRST))
         files = [path for path in (paths[0] / "state").iterdir() if path.name.startswith("state.sqlite")]
         assert len(files) >= 2  # the log of the database too
         assert [path.stat().st_mode & 0o077 for path in files] == [0] * len(files)

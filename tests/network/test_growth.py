@@ -78,7 +78,7 @@ class GrowingAgent(MemoryWorld):
         return self.memory("me")
 
     def add(self, batch):
-        self["me"].own.add_data(batch.features, batch.targets)
+        self["me"].add_data(batch.features, batch.targets)
 
     def tick(self):
         return self.agent.on_tick(0)
@@ -221,7 +221,7 @@ def test_samples_longer_than_the_bound_are_scaled_in_what_is_released_and_kept_a
     while me.tick():
         me.agent.prepare()
     assert used[-1][-1] == pytest.approx(0.6)
-    assert me["me"].own.samples.features[-1].tolist() == [30.0, 40.0]
+    assert me["me"].samples.features[-1].tolist() == [30.0, 40.0]
 
 
 def test_an_agent_without_a_budget_gets_no_samples_in_a_private_network():

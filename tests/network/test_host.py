@@ -27,7 +27,7 @@ from flockwise.net.logs import EventLog
 from flockwise.net.metrics import AgentStatus, HostStatus, MetricsServer, Traffic
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import free_addresses
-from flockwise.net.testing import AgentMemory, MemoryNetwork, SimulatedNoise, define_agents, make_participant
+from flockwise.net.testing import AgentMemory, MemoryNetwork, Participant, SimulatedNoise, define_agents
 from flockwise.net.time import PoissonClock, RealTime
 from flockwise.objective import Objective, Quadratic
 
@@ -100,7 +100,7 @@ def make_host(tmp_path):
             memory = AgentMemory(name)
             memory.store = (stores or {}).get(name, memory.store)
             resources = memory.resources(link, RealTime(), SimulatedNoise(0, 0))
-            participants.append(make_participant(definition, resources))
+            participants.append(Participant(definition, resources))
         status_file = tmp_path / "status.json"
         host = Host(NETWORK, "north", participants, link, log=log, status_file=status_file, **options)
         return host, {one.node.name: one.node for one in participants}

@@ -86,9 +86,9 @@ def test_agents_from_folders_end_with_the_own_models_of_the_simulated_protocol(t
     home.start()
     for agent in range(N_AGENTS):
         alone = solve_local_models(own_problem(home, agent))[0]
-        np.testing.assert_allclose(home[agent].own.model(), alone, atol=1e-6)
+        np.testing.assert_allclose(home[agent].own_model(), alone, atol=1e-6)
     home.run_to_the_end()
-    models = {agent: home[agent].own.model() for agent in range(N_AGENTS)}
+    models = {agent: home[agent].own_model() for agent in range(N_AGENTS)}
     released = {agent: node.agent.model for agent, node in home.nodes.items()}
     home.stop()
     expected = home.expected()
@@ -98,8 +98,8 @@ def test_agents_from_folders_end_with_the_own_models_of_the_simulated_protocol(t
         node, outcome = home.node(agent), expected[agent]
         assert (node.is_over, node.releases) == (True, 0 if agent == EMPTY else 1)
         np.testing.assert_array_equal(node.agent.model, released[agent])
-        assert origin_of(home[agent].own.model()) == OWN
-        np.testing.assert_array_equal(home[agent].own.model(), models[agent])
+        assert origin_of(home[agent].own_model()) == OWN
+        np.testing.assert_array_equal(home[agent].own_model(), models[agent])
         if outcome is None:
             assert node.direction is None
             continue
@@ -131,16 +131,16 @@ def test_samples_that_come_before_the_release_are_in_it_and_later_ones_are_not(t
     home = Home(tmp_path / "net", "lowpass")
     more = np.array([[0.5, -0.5, 0.1]]), np.array([1.0])
     home.start()
-    home[0].own.add_data(*more)
+    home[0].add_data(*more)
     home.run_to_the_end()
     gates: Any = home[0].gates
     assert gates.consumed == 1
     (ledger,) = gates.ledgers
     assert ledger.entries[0].event.sensitivity == pytest.approx(2 / (len(home.samples[0].targets) + 1))
-    before, direction = home[0].own.model(), home.node(0).direction
+    before, direction = home[0].own_model(), home.node(0).direction
     sent = home.node(0).sent
-    home[0].own.add_data(np.tile(more[0], (30, 1)), np.full(30, -1.0))
-    assert np.abs(home[0].own.model() - before).max() > 1e-3
+    home[0].add_data(np.tile(more[0], (30, 1)), np.full(30, -1.0))
+    assert np.abs(home[0].own_model() - before).max() > 1e-3
     home.time.move_to(home.time.now() + 100 * SECOND)
     home.node(0).tick(home.time.now())
     assert (gates.consumed, home.node(0).sent, home.node(0).direction) == (1, sent, direction)
@@ -186,7 +186,7 @@ def test_an_agent_whose_ledger_is_an_old_copy_takes_no_part(tmp_path):
     home.time.move_to(home.time.now() + 100 * SECOND)
     home.node(1).tick(home.time.now())
     assert (home.node(1).releases, home.node(1).rounds) == (0, 0)
-    np.testing.assert_allclose(home[1].own.model(), solve_local_models(own_problem(home, 1))[0], atol=1e-6)
+    np.testing.assert_allclose(home[1].own_model(), solve_local_models(own_problem(home, 1))[0], atol=1e-6)
     home.stop()
 
 

@@ -13,7 +13,7 @@ from flockwise.data import Samples
 from flockwise.errors import NetworkError, PrivacyError
 from flockwise.graph import complete_graph
 from flockwise.net.folder import AgentFolder, NoPrivacy, OwnBudget
-from flockwise.net.participant import AgentDefinition, make_participant
+from flockwise.net.participant import AgentDefinition, Participant
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
 from flockwise.objective import Objective
@@ -56,14 +56,14 @@ def test_simulated_noise_is_refused_on_a_ledger_on_disk(tmp_path, budget):
         memory.open = lambda place: ledger
         resources = memory.resources(MemoryNetwork(), ManualTime(), SimulatedNoise(0, 0))
         with pytest.raises(PrivacyError, match="use SecureNoise"):
-            make_participant(defined(PRIVATE, budget)["agent0"], resources)
+            Participant(defined(PRIVATE, budget)["agent0"], resources)
         assert ledger.plan is None
 
 
 def test_an_agent_says_whether_its_noise_is_simulated():
     definitions = defined(PRIVATE, BUDGET)
-    simulated = MemoryWorld(definitions).make("agent0").own.guarantee
-    secure = MemoryWorld(definitions, noise=lambda number: SecureNoise()).make("agent0").own.guarantee
+    simulated = MemoryWorld(definitions).make("agent0").guarantee
+    secure = MemoryWorld(definitions, noise=lambda number: SecureNoise()).make("agent0").guarantee
     assert "This is a simulation" in simulated
     assert "secure" not in simulated.splitlines()[2]
     assert "This is a simulation" not in secure
@@ -75,12 +75,12 @@ def test_an_agent_in_memory_goes_on_after_a_restart(budget):
     world = MemoryWorld(defined(PRIVATE, budget))
     world.start()
     world.run(2.5)
-    world[0].own.add_data(np.array([[0.3, 0.3]]), np.array([1.0]))
+    world[0].add_data(np.array([[0.3, 0.3]]), np.array([1.0]))
     before = world[0].node.sent
     world.kill()
     world.start()
     assert world[0].node.sent == before
-    assert len(world[0].own.samples.targets) == 3
+    assert len(world[0].samples.targets) == 3
     world.run(20)
     n_budgets = 2 if budget is BATCHES else 1
     assert [ledger.consumed for ledger in world.memory(0).ledgers] == [3] * n_budgets

@@ -15,7 +15,7 @@ from flockwise.data import Samples
 from flockwise.errors import NetworkError
 from flockwise.net.durable import open_participant
 from flockwise.net.folder import AgentFolder
-from flockwise.net.participant import Participant, make_participant
+from flockwise.net.participant import Participant
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import Member, create_network, free_addresses
 from flockwise.net.signing import Verifier
@@ -151,7 +151,7 @@ class MemoryWorld(World):
             verifier=self.verifier,
             make_clock=partial(self.make_clock, number),
         )
-        return make_participant(definition, resources)
+        return Participant(definition, resources)
 
     def memory(self, agent: str | int) -> AgentMemory:
         return self.memories[name_of(agent)]

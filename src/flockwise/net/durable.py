@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import ExitStack
 from pathlib import Path
 
 from flockwise.errors import LedgerError, NetworkError
 from flockwise.net.folder import AgentFolder
 from flockwise.net.journal import FileJournal, Journal
-from flockwise.net.participant import AgentDefinition, AgentResources, Participant, make_participant
+from flockwise.net.participant import AgentDefinition, AgentResources, Participant
 from flockwise.net.signing import Verifier
 from flockwise.net.store import FileStore
 from flockwise.net.time import Time
@@ -35,8 +34,9 @@ def open_participant(
             return journal
 
         resources = AgentResources(store, ledgers, open_journal, SecureNoise(), transport, time, verifier)
-        participant = make_participant(definition, resources)
-        return dataclasses.replace(participant, close=opened.pop_all().close)
+        participant = Participant(definition, resources)
+        participant.close = opened.pop_all().close
+        return participant
 
 
 def define_agent(folder: AgentFolder) -> AgentDefinition:

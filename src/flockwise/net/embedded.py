@@ -61,10 +61,10 @@ class Agent:
     def model(self) -> NDArray[np.float64]:
         """The agent's own model, for its owner alone: do not send or publish it, nor what it predicts.
 
-        Made of its data without noise and of what its neighbors released (flockwise.net.own_model), anew at
+        Made of its data without noise and of what its neighbors released (flockwise.release.finish), anew at
         every use. Without privacy it is the model that the agent sends.
         """
-        return self._participant.own.model()
+        return self._participant.own_model()
 
     @property
     def released(self) -> NDArray[np.float64]:
@@ -74,7 +74,7 @@ class Agent:
     @property
     def guarantee(self) -> str:
         """The guarantee for its samples, in full and in plain words."""
-        return self._participant.own.guarantee
+        return self._participant.guarantee
 
     @property
     def status(self) -> AgentStatus:
@@ -83,7 +83,7 @@ class Agent:
 
     def predict(self, features: ArrayLike) -> NDArray[Any]:
         """Labels or values by the own model, one per row."""
-        return self._participant.own.predict(np.asarray(features, np.float64))
+        return self._participant.predict(np.asarray(features, np.float64))
 
     def add_data(self, features: ArrayLike, targets: ArrayLike) -> None:
         """More samples of this agent: on disk when this returns. Its own model uses them from now on.
@@ -92,7 +92,7 @@ class Agent:
         its agent.toml they have a budget of their own, and are released from when all earlier samples have
         spent theirs. That samples came, how many and when, is public either way.
         """
-        self._participant.own.add_data(np.asarray(features, np.float64), np.asarray(targets, np.float64))
+        self._participant.add_data(np.asarray(features, np.float64), np.asarray(targets, np.float64))
         self._running.look_at(self.name)
 
     @property

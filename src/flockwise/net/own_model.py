@@ -1,92 +1,20 @@
-"""An agent as its owner sees it: its own model, and new samples to learn from.
-
-An own model uses the agent's data without noise, around what its neighbors released; it is never sent and
-never logged. Without privacy the model that the agent sends is its own. With privacy it is the silent finish
-of the simulator (flockwise.release.finish), computed whenever it is asked for, and kept nowhere.
-"""
+"""What an agent's own model is computed from: its samples, and the last messages of its neighbors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flockwise.agent import Agent, Neighbor
+from flockwise.agent import Neighbor
 from flockwise.data import Population, Samples
-from flockwise.data.samples import joined
 from flockwise.errors import DataError
 from flockwise.method.private import tail_noise_variances
-from flockwise.net.store import Store
-from flockwise.net.time import Time
-from flockwise.objective import LocalUpdate, Objective, Problem
-from flockwise.privacy.tracked import own_models
+from flockwise.objective import Objective, Problem
 from flockwise.protocol.conversation import Direction
 from flockwise.release.finish import finish_along_directions, finish_around_means
 from flockwise.solve.local import solve_local_models
-
-
-@dataclass(frozen=True, eq=False)
-class OwnModel:
-    """For the owner alone.
-
-    batches: all its samples, as they came.
-    guarantee: what holds for them, in plain words.
-    is_private: whether the agent sends another model than its own.
-    admit: told the place of a new batch before the store knows of it; may refuse it.
-    noise_stds: of the noise in one coordinate of each of its releases; None for an agent without a budget.
-    direction: what its neighbors told it, in a network where agents release once; None in all others.
-    """
-
-    objective: Objective
-    agent: Agent
-    batches: list[Samples]
-    store: Store
-    time: Time
-    guarantee: str
-    is_private: bool
-    admit: Callable[[int], None] = lambda place: None
-    noise_stds: Callable[[], NDArray[np.float64]] | None = None
-    direction: Callable[[], Direction | None] | None = None
-
-    @property
-    def samples(self) -> Samples:
-        """All that the agent learns from."""
-        return joined(self.batches)
-
-    def model(self) -> NDArray[np.float64]:
-        """It remembers that it is private: a private run refuses to start from it."""
-        if not self.is_private:
-            return np.array(self.agent.model, np.float64)
-        return own_models(self._finished())
-
-    def predict(self, features: NDArray[Any]) -> NDArray[Any]:
-        """By the own model, one label or value per row."""
-        loss, n_features = self.objective.loss, self.samples.features.shape[1]
-        rows = np.asarray(features, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != n_features:
-            raise DataError(f"features must have the shape (samples, {n_features}), got {rows.shape}")
-        blocks = np.asarray(self.model()).reshape(loss.outputs, n_features)
-        return loss.predict(rows @ blocks.T)
-
-    def add_data(self, features: ArrayLike, targets: ArrayLike) -> None:
-        """Learn from these samples too; they are on disk when this returns, or refused whole."""
-        batch = checked_samples(self.objective, features, targets, self.batches[0].features.shape[1])
-        if not len(batch.targets):
-            raise DataError("there is no sample in it; add one or more")
-        self.admit(len(self.batches))
-        self.store.add_batch(batch)
-        self.batches.append(batch)
-        self.agent.set_data(LocalUpdate.of(self.objective, self.samples), self.time.now())
-
-    def _finished(self) -> NDArray[np.float64]:
-        problem = problem_of_one(self.objective, self.samples)
-        if self.direction is not None:
-            return along(problem, self.direction())
-        stds = None if self.noise_stds is None else self.noise_stds()
-        return finished_model(problem, self.agent.neighbors.values(), stds)
 
 
 def checked_samples(

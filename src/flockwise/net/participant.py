@@ -1,4 +1,4 @@
-"""Put an agent of a network together.
+"""An agent of a network, put together.
 
 This is the only place where such an agent is made. Its definition says who it is: its slice of the roster,
 its budget, its samples, its key. Its resources are files and secure noise (flockwise.net.durable), or memory
@@ -14,18 +14,18 @@ from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from flockwise.agent import Agent, Clock, GradientReleases, Releases
 from flockwise.data.samples import Samples, joined
-from flockwise.errors import LedgerError, NetworkError, PrivacyError
+from flockwise.errors import DataError, LedgerError, NetworkError, PrivacyError
 from flockwise.net.conversing import ConversationParts, ConversingNode
 from flockwise.net.folder import NoPrivacy, OwnBudget
 from flockwise.net.intake import Intake
 from flockwise.net.journal import Journal
 from flockwise.net.node import Node
 from flockwise.net.outbox import Outbox, Signer
-from flockwise.net.own_model import OwnModel, checked_samples
+from flockwise.net.own_model import along, checked_samples, finished_model, problem_of_one
 from flockwise.net.rate import CONVERSING_RATE
 from flockwise.net.releases import BatchReleases, GateQueue, StatisticRelease, public_side
 from flockwise.net.roster import Neighborhood
@@ -39,6 +39,7 @@ from flockwise.privacy.budget import Budget
 from flockwise.privacy.gate import Gate
 from flockwise.privacy.ledger import LedgerBase
 from flockwise.privacy.noise import Noise, SecureNoise
+from flockwise.privacy.tracked import own_models
 from flockwise.protocol.conversation import Direction, Talk
 
 # A clock of this rate, in ticks per second; it stops after as many updates as the function says.
@@ -143,68 +144,104 @@ class AgentResources:
     make_clock: MakeClock = PoissonClock
 
 
-@dataclass
 class Participant:
     """An agent of a network, ready to be started by its driver.
 
+    It is as it was when it last stopped, however it did; as new on empty resources.
+
     neighborhood: as in the roster that is in effect; a newer one takes its place.
-    own: what the agent does for its owner alone.
-    gates: count what is spent. None for an agent without privacy, or without samples.
+    batches: all its samples, as they came.
+    gates: count what is spent. None for an agent without privacy, or without samples: it has nothing to
+        protect.
     close: gives back what the agent holds (its store, its ledger), once its node has stopped.
     """
 
-    node: Node
-    neighborhood: Neighborhood
-    own: OwnModel
-    gates: GateQueue | None = None
-    budget: Budget | None = None
-    close: Callable[[], None] = lambda: None
-
-
-def make_participant(definition: AgentDefinition, resources: AgentResources) -> Participant:
-    """The agent as it was when it last stopped, however it did; as new on empty resources."""
-    return _Assembly(definition, resources).participant()
-
-
-class _Assembly:
-    """Makes one participant. `gates` is None for an agent that has nothing to protect."""
-
     def __init__(self, definition: AgentDefinition, resources: AgentResources) -> None:
+        self.neighborhood = definition.neighborhood
+        self.batches = [definition.samples, *resources.store.load().batches]
+        self.close: Callable[[], None] = lambda: None
         self._definition = definition
         self._resources = resources
         self._settings = definition.settings
-        self._neighborhood = definition.neighborhood
-        self._batches = [definition.samples, *resources.store.load().batches]
         self._start = np.zeros(definition.neighborhood.dimension)
         self._is_secure = isinstance(resources.noise, SecureNoise)
         self._by_batches = definition.budget is not None and definition.budget.growth == "batches"
-        self._gates = self._open_gates()
-        self._signer = Signer(
-            self._neighborhood.network,
-            definition.name,
-            self._settings.privacy,
-            definition.key,
-            resources.verifier,
-        )
+        self.gates = self._open_gates()
+        self.agent = self._make_agent()
+        self.node = self._make_node()
 
-    def participant(self) -> Participant:
-        definition, resources = self._definition, self._resources
-        agent = self._agent()
-        node = self._node(agent)
-        own = OwnModel(
-            definition.objective,
-            agent,
-            self._batches,
-            resources.store,
-            resources.time,
-            promise(self._settings, [definition.privacy], secure=self._is_secure),
-            definition.budget is not None,
-            self._admit,
-            None if self._gates is None else self._noise_stds,
-            (lambda: node.direction) if isinstance(node, ConversingNode) else None,
-        )
-        total = None if definition.budget is None else definition.budget.budget
-        return Participant(node, self._neighborhood, own, self._gates, total)
+    # For its owner alone
+
+    @property
+    def budget(self) -> Budget | None:
+        return None if self._definition.budget is None else self._definition.budget.budget
+
+    @property
+    def guarantee(self) -> str:
+        """What holds for its samples, in plain words."""
+        return promise(self._settings, [self._definition.privacy], secure=self._is_secure)
+
+    @property
+    def samples(self) -> Samples:
+        """All that the agent learns from."""
+        return joined(self.batches)
+
+    def own_model(self) -> NDArray[np.float64]:
+        """Its data without noise, around what its neighbors released: never sent, never logged.
+
+        Without privacy the model that the agent sends is its own. With privacy it is the silent finish of
+        the simulator (flockwise.release.finish), computed whenever it is asked for, and kept nowhere. It
+        remembers that it is private: a private run refuses to start from it.
+        """
+        if self._definition.budget is None:
+            return np.array(self.agent.model, np.float64)
+        problem = problem_of_one(self._definition.objective, self.samples)
+        if isinstance(self.node, ConversingNode):
+            return own_models(along(problem, self.node.direction))
+        return own_models(finished_model(problem, self.agent.neighbors.values(), self._noise_stds()))
+
+    def predict(self, features: NDArray[Any]) -> NDArray[Any]:
+        """By the own model, one label or value per row."""
+        loss, n_features = self._definition.objective.loss, self.batches[0].features.shape[1]
+        rows = np.asarray(features, np.float64)
+        if rows.ndim != 2 or rows.shape[1] != n_features:
+            raise DataError(f"features must have the shape (samples, {n_features}), got {rows.shape}")
+        blocks = np.asarray(self.own_model()).reshape(loss.outputs, n_features)
+        return loss.predict(rows @ blocks.T)
+
+    def add_data(self, features: ArrayLike, targets: ArrayLike) -> None:
+        """Learn from these samples too; they are on disk when this returns, or refused whole."""
+        objective, resources = self._definition.objective, self._resources
+        batch = checked_samples(objective, features, targets, self.batches[0].features.shape[1])
+        if not len(batch.targets):
+            raise DataError("there is no sample in it; add one or more")
+        if self._definition.budget is not None and self.gates is None:
+            raise PrivacyError(
+                f"agent {self._definition.name!r} began without samples and has no budget for new ones; "
+                "enroll an agent with these samples"
+            )
+        if self._by_batches:
+            resources.ledgers.make(len(self.batches))
+        resources.store.add_batch(batch)
+        self.batches.append(batch)
+        self.agent.set_data(LocalUpdate.of(objective, self.samples), resources.time.now())
+
+    def _noise_stds(self) -> NDArray[np.float64] | None:
+        """Of the noise in one coordinate of each release that the agent makes, as its samples are now."""
+        budget, gates = self._definition.budget, self.gates
+        if gates is None:
+            return None
+        assert budget is not None
+        assert budget.clip is not None
+        plan = gates.gate.plan
+        released = self.batches[gates.place] if self._by_batches else self.samples
+        sensitivity = 2 * budget.clip / len(released.targets)
+        dimension, grid = self.neighborhood.dimension, 1.0 if plan.on_grid else None
+        # Real agents spend evenly: all releases have the same noise.
+        releases = len(plan) * (len(self.batches) if self._by_batches else 1)
+        return np.full(releases, plan.event(1, sensitivity, dimension, grid).noise_std)
+
+    # How it is put together
 
     def _open_gates(self) -> GateQueue | None:
         budget, resources = self._definition.budget, self._resources
@@ -217,11 +254,11 @@ class _Assembly:
             ledger = resources.ledgers.open(place)
             return Gate(plan, ledger, resources.noise, start=start), ledger
 
-        return GateQueue(open_gate, lambda: len(self._batches) if self._by_batches else 1, self._start)
+        return GateQueue(open_gate, lambda: len(self.batches) if self._by_batches else 1, self._start)
 
     def _check_growth(self) -> None:
         """Samples that have paid from one budget must not get another one each, nor the other way round."""
-        for place in range(1, len(self._batches) + (not self._by_batches)):
+        for place in range(1, len(self.batches) + (not self._by_batches)):
             if self._resources.ledgers.has(place) == self._by_batches:
                 continue
             found = "no ledger: it is lost" if self._by_batches else "a ledger of its own"
@@ -230,100 +267,73 @@ class _Assembly:
                 "changed in its settings, which stays as it was when samples were added"
             )
 
-    def _admit(self, place: int) -> None:
-        """Make room for a batch of new samples. An agent cannot get a budget while it runs."""
-        if self._definition.budget is not None and self._gates is None:
-            raise PrivacyError(
-                f"agent {self._definition.name!r} began without samples and has no budget for new ones; "
-                "enroll an agent with these samples"
-            )
-        if self._by_batches:
-            self._resources.ledgers.make(place)
-
-    def _most_updates(self) -> float:
-        if self._gates is not None:
-            return math.inf if self._by_batches else len(self._gates.gate.plan)
-        if self._settings.converses:  # it has nothing to release
-            return 0
-        # Every new batch allows as many updates again.
-        updates = self._settings.updates
-        return math.inf if updates is None else updates * len(self._batches)
-
-    def _agent(self) -> Agent:
-        local = LocalUpdate.of(self._definition.objective, joined(self._batches))
+    def _make_agent(self) -> Agent:
+        local = LocalUpdate.of(self._definition.objective, self.samples)
         return Agent(
             self._definition.name,
             local,
             self._start,
-            {link.name: link.weight for link in self._neighborhood.neighbors},
-            self._resources.make_clock(self._neighborhood.tick_rate, self._most_updates),
+            {link.name: link.weight for link in self.neighborhood.neighbors},
+            self._resources.make_clock(self.neighborhood.tick_rate, self._most_updates),
             self._releases(local),
             now=self._resources.time.now(),
         )
 
+    def _most_updates(self) -> float:
+        if self.gates is not None:
+            return math.inf if self._by_batches else len(self.gates.gate.plan)
+        if self._settings.converses:  # it has nothing to release
+            return 0
+        # Every new batch allows as many updates again.
+        updates = self._settings.updates
+        return math.inf if updates is None else updates * len(self.batches)
+
     def _releases(self, local: LocalUpdate) -> Releases | None:
-        gates, objective, budget = self._gates, self._definition.objective, self._definition.budget
+        gates, objective, budget = self.gates, self._definition.objective, self._definition.budget
         if gates is None:
             return None
         if self._settings.converses:
-            return StatisticRelease(gates.gate, self._settings.statistic, objective, joined(self._batches))
+            return StatisticRelease(gates.gate, self._settings.statistic, objective, self.samples)
         assert budget is not None
         assert budget.clip is not None
         if self._by_batches:
-            return BatchReleases(gates, self._batches, objective, budget.clip)
+            return BatchReleases(gates, self.batches, objective, budget.clip)
         return GradientReleases(gates.gate, local.objective, budget.clip)
 
-    def _noise_stds(self) -> NDArray[np.float64]:
-        """Of the noise in one coordinate of each release that the agent makes, as its samples are now."""
-        budget, gates = self._definition.budget, self._gates
-        assert gates is not None
-        assert budget is not None
-        assert budget.clip is not None
-        plan = gates.gate.plan
-        released = self._batches[gates.place] if self._by_batches else joined(self._batches)
-        sensitivity = 2 * budget.clip / len(released.targets)
-        dimension, grid = self._neighborhood.dimension, 1.0 if plan.on_grid else None
-        # Real agents spend evenly: all releases have the same noise.
-        releases = len(plan) * (len(self._batches) if self._by_batches else 1)
-        return np.full(releases, plan.event(1, sensitivity, dimension, grid).noise_std)
-
-    def _node(self, agent: Agent) -> Node:
-        resources, version = self._resources, self._neighborhood.version
+    def _make_node(self) -> Node:
+        resources, settings, own = self._resources, self._settings, self.neighborhood
+        key, verifier = self._definition.key, resources.verifier
+        signer = Signer(own.network, own.agent, settings.privacy, key, verifier)
+        # More batches mean more releases, and one release needs no average.
+        averages = not self._by_batches and not settings.converses
+        averaged = len(self.gates.gate.plan) if averages and self.gates is not None else None
         parts = (
-            agent,
+            self.agent,
             self._intake(),
-            self._outbox(),
+            Outbox(signer, resources.store, self._start, self.gates, averaged),
             resources.store,
             resources.transport,
             resources.time,
-            version,
+            own.version,
         )
-        if not self._settings.converses:
+        if not settings.converses:
             return Node(*parts)
-        neighbors = self._neighborhood.keys()
-        return ConversingNode(*parts, conversation=self._conversation(), neighbors=neighbors)
+        return ConversingNode(*parts, conversation=self._conversation(signer), neighbors=own.keys())
 
-    def _outbox(self) -> Outbox:
-        averaged = None
-        if self._gates is not None and not self._by_batches and not self._settings.converses:
-            # More batches mean more releases, and one release needs no average.
-            averaged = len(self._gates.gate.plan)
-        return Outbox(self._signer, self._resources.store, self._start, self._gates, averaged)
-
-    def _conversation(self) -> ConversationParts:
-        settings, number = self._settings, self._neighborhood.index
-        ledger = None if self._gates is None else self._gates.ledgers[0]
-        dimension = self._neighborhood.dimension
+    def _conversation(self, signer: Signer) -> ConversationParts:
+        settings, number = self._settings, self.neighborhood.index
+        ledger = None if self.gates is None else self.gates.ledgers[0]
+        dimension = self.neighborhood.dimension
 
         def begin(edges: Mapping[int, float]) -> Talk[Direction | None]:
             public = public_side(settings.statistic, ledger, dimension)
             return Talk(number, settings.protocol.converse(number, public, edges))
 
         timeout = round(settings.round_timeout * SECOND)
-        return ConversationParts(begin, self._signer, self._resources.open_journal(), timeout)
+        return ConversationParts(begin, signer, self._resources.open_journal(), timeout)
 
     def _intake(self) -> Intake:
-        own, resources = self._neighborhood, self._resources
+        own, resources = self.neighborhood, self._resources
         return Intake(
             own.agent,
             own.network,

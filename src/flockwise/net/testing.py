@@ -2,7 +2,7 @@
 
     network, time = MemoryNetwork(), ManualTime()
     agents = [
-        make_participant(one, AgentMemory(name).resources(network, time, SimulatedNoise(0, number)))
+        Participant(one, AgentMemory(name).resources(network, time, SimulatedNoise(0, number)))
         for number, (name, one) in enumerate(define_agents(settings, graph, samples).items())
     ]
     start_agents(agents, network, time)
@@ -26,7 +26,7 @@ from flockwise.errors import NetworkError
 from flockwise.graph import SimilarityGraph
 from flockwise.net.folder import NoPrivacy, OwnBudget
 from flockwise.net.journal import Ended, Record
-from flockwise.net.participant import AgentDefinition, AgentResources, Participant, make_participant
+from flockwise.net.participant import AgentDefinition, AgentResources, Participant
 from flockwise.net.roster import Place, neighborhoods
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.signing import SigningKey, public_key_of
@@ -48,11 +48,11 @@ __all__ = [
     "NetworkSettings",
     "OwnBudget",
     "Packet",
+    "Participant",
     "Samples",
     "SimulatedNoise",
     "define_agents",
     "key_for_tests",
-    "make_participant",
     "run_for",
     "start_agents",
     "step",

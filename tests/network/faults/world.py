@@ -23,7 +23,7 @@ from flockwise.data import Samples
 from flockwise.errors import FlockwiseError, NetworkError
 from flockwise.net.folder import NoPrivacy, OwnBudget
 from flockwise.net.node import Node
-from flockwise.net.participant import AgentDefinition, AgentResources, Participant, make_participant
+from flockwise.net.participant import AgentDefinition, AgentResources, Participant
 from flockwise.net.roster import Link, Neighborhood, Place
 from flockwise.net.signing import Verifier, public_key_of
 from flockwise.net.testing import ManualTime, MemoryJournal, Packet, key_for_tests
@@ -222,7 +222,7 @@ class FaultyWorld:
         definition = AgentDefinition(
             self._slice(machine), self._own_privacy(), machine.samples, key_for_tests(machine.name)
         )
-        agent = make_participant(definition, resources)
+        agent = Participant(definition, resources)
         self._bug.change(agent.node)
         watch_intake(agent.node.intake, self.watch, life)
         return agent
@@ -272,7 +272,7 @@ class FaultyWorld:
 
         def add() -> None:
             with suppress(NetworkError):  # the disk failed: who brings the samples is told
-                agent.own.add_data(batch.features, batch.targets)
+                agent.add_data(batch.features, batch.targets)
 
         self._guarded(machine, add)
 
@@ -280,7 +280,7 @@ class FaultyWorld:
         """What a living agent learns from."""
         agent = self.machines[name].agent
         assert agent is not None
-        return agent.own.samples
+        return agent.samples
 
     def check_budgets(self) -> None:
         """What every ledger says was charged fits the budget."""

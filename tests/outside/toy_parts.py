@@ -107,6 +107,7 @@ class ToyMean:
     name: ClassVar[str] = "toy_mean"
     mechanism: ClassVar[str] = "toy_noise"
     words: ClassVar[str] = "logistic noise"
+    bounded_by_loss: ClassVar[bool] = False
 
     def misfits(self, objective):
         if not has_two_classes(objective.loss):

@@ -20,7 +20,7 @@ from flockwise.privacy.guarantee import THE_START, USUALLY_PUBLIC, Guarantee
 from flockwise.privacy.mechanisms import MECHANISMS, accountants_of
 from flockwise.registry import declared_by
 from flockwise.release.finish import finish_own_block, neighbor_mean_variances
-from flockwise.release.statistic import Misfit
+from flockwise.release.statistic import Misfit, declaring_parts
 
 # What a plan tries: numbers of updates, and clips as shares of the largest gradient that a sample can have.
 UPDATES: Final = (5, 20)
@@ -82,7 +82,9 @@ class CoordinateDescent:
     def _guarantee(self, problem: Problem, noise: DescentNoise, warm: WarmStart | None) -> Guarantee:
         assert self.privacy is not None
         start = (self.start.origin,) if isinstance(self.start, PublicModels) else ()
-        other = declared_by(MECHANISMS[self.privacy.mechanism])
+        parts = [MECHANISMS[self.privacy.mechanism]]
+        if warm is not None:
+            parts.extend(declaring_parts(warm.statistic, problem.loss))
         return Guarantee.of(
             (plan.budget for plan in noise.schedule.plans),
             mechanism=self.privacy.words(problem, warm),
@@ -90,7 +92,7 @@ class CoordinateDescent:
             plan=noise.schedule.least,
             dimension=problem.dimension,
             origins=(*problem.origins, *start),
-            declared=() if other is None else (other,),
+            declared=filter(None, map(declared_by, parts)),
             public=USUALLY_PUBLIC
             if warm is None
             else tuple(words for words in USUALLY_PUBLIC if words != THE_START),

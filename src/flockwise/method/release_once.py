@@ -50,7 +50,7 @@ from flockwise.registry import declared_by
 from flockwise.release.finish import finish_along_directions, finish_around_models, finish_own_block
 from flockwise.release.mean import PointMean
 from flockwise.release.model import OutputPerturbation
-from flockwise.release.statistic import STATISTICS, Misfit, Released, Statistic
+from flockwise.release.statistic import STATISTICS, Misfit, Released, Statistic, declaring_parts
 from flockwise.solve.local import solve_local_models
 
 # Chosen on generated instances of the paper's task (100 agents, 20 and 100 features, ε from ½ to 1),
@@ -261,7 +261,6 @@ class ReleaseOnce:
         return replace(prepared, guarantee=self._guarantee(problem, released))
 
     def _guarantee(self, problem: Problem, released: Released) -> Guarantee:
-        other = declared_by(self.statistic)
         return Guarantee.of(
             distinct_budgets(self.privacy, problem.n_agents)[0],
             mechanism=self.statistic.words,
@@ -269,7 +268,7 @@ class ReleaseOnce:
             plan=released.plan,
             dimension=problem.dimension,
             origins=problem.origins,
-            declared=() if other is None else (other,),
+            declared=filter(None, map(declared_by, declaring_parts(self.statistic, problem.loss))),
         )
 
     def deployment(self, problem: Problem, updates: int | None) -> Deployment:

@@ -33,6 +33,7 @@ class PointMean:
     name: ClassVar[str] = "mean"
     mechanism: ClassVar[str] = "gaussian"
     words: ClassVar[str] = "Gaussian noise"
+    bounded_by_loss: ClassVar[bool] = False
 
     def misfits(self, objective: Objective) -> Iterator[Misfit]:
         if not has_two_classes(objective.loss):

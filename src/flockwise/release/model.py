@@ -56,6 +56,7 @@ class OutputPerturbation:
     name: ClassVar[str] = "output"
     mechanism: ClassVar[str] = "gaussian"
     words: ClassVar[str] = "Gaussian noise (output perturbation)"
+    bounded_by_loss: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self, PrivacyError)

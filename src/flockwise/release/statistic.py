@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flockwise.data.samples import Samples
 from flockwise.errors import PrivacyError
-from flockwise.objective import Objective, Problem
+from flockwise.objective import Loss, Objective, Problem
 from flockwise.privacy.budget import Budgets
 from flockwise.privacy.gate import Bounded, Rows
 from flockwise.privacy.mechanisms import MECHANISMS
@@ -39,14 +39,16 @@ class Misfit(NamedTuple):
 
 
 class Statistic(Protocol):
-    """A frozen dataclass; its fields are keys of [method] in a configuration.
+    """A frozen dataclass; its fields are keys of [method] in a configuration, each with a default.
 
     mechanism: the noise that it is released with. words: what a guarantee calls that.
+    bounded_by_loss: whether its sensitivity follows from the bounds that the loss states.
     """
 
     name: ClassVar[str]
     mechanism: ClassVar[str]
     words: ClassVar[str]
+    bounded_by_loss: ClassVar[bool]
 
     def misfits(self, objective: Objective) -> Iterator[Misfit]:
         """Why it cannot be released under this objective."""
@@ -90,6 +92,13 @@ class Released:
     def variances(self) -> NDArray[np.float64]:
         """s_i² of one coordinate: noise and sampling."""
         return self.noise_variances + self.sampling_variances
+
+
+def declaring_parts(statistic: Statistic, loss: Loss) -> Iterator[Any]:
+    """All parts by whose word its sensitivity holds."""
+    yield from (statistic, MECHANISMS[statistic.mechanism])
+    if statistic.bounded_by_loss:
+        yield loss
 
 
 def check_fits(statistic: Statistic, objective: Objective) -> None:

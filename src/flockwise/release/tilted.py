@@ -68,6 +68,7 @@ class ObjectivePerturbation:
     name: ClassVar[str] = "objective"
     mechanism: ClassVar[str] = "gaussian"
     words: ClassVar[str] = "objective perturbation with Gaussian noise"
+    bounded_by_loss: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_fields(self, PrivacyError)

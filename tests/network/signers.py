@@ -18,7 +18,7 @@ NO_LIMIT = RateLimit(per_second=1e9, burst=10**9)
 
 
 class Signer:
-    """A name with a key that follows from it, so that one seed gives one run."""
+    """A name with a key that follows from it, so one seed gives one run."""
 
     def __init__(self, name, network=NETWORK):
         self.name = name

@@ -1,6 +1,6 @@
 """100 real agents in 4 processes learn what the simulator says: as fast, as far, and as well in private.
 
-Clocks and delays are those of the machine, so that no run repeats another. What comes out is compared with
+Clocks and delays are those of the machine, so no run repeats another. What comes out is compared with
 the distribution of many simulated runs, and what is out of line is tried a second time.
 """
 

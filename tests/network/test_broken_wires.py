@@ -43,16 +43,16 @@ def test_halves_that_cannot_reach_each_other_learn_on_and_agree_afterwards(tmp_p
 
         wires.cut_off([0, 1, 2])
         began = time.monotonic()
-        # At the edge of one half, so that the other would have to know.
+        # At the edge of one half: the other half would have to know.
         agents.stop("agent0")
         network.give_other_samples("agent0")
         agents.start("agent0")
         wait_for(lambda: only_own_half_is_up(network, left, right), SECONDS_TO_NOTICE, "they notice")
         wait_for(lambda: not any(pair.status(n)["neighbors_up"] for n in pair.names), 10, "the pair, too")
         spent, heard = pair.releases(), [network.heard(half) for half in (left, right)]
-        assert [len(ties) for ties in heard] == [4, 4]
-        for ties, half in zip(heard, (left, right), strict=True):
-            wait_for(partial(network.hear_on, half, ties), SECONDS_TO_HEAR, "each half goes on")
+        assert [len(half) for half in heard] == [4, 4]
+        for since, half in zip(heard, (left, right), strict=True):
+            wait_for(partial(network.hear_on, half, since), SECONDS_TO_HEAR, "each half goes on")
         time.sleep(max(0.0, began + SECONDS_CUT - time.monotonic()))
         assert network.gap() > STALE
         assert pair.releases() == spent

@@ -164,12 +164,12 @@ def test_an_agent_joins_a_running_network(tmp_path):
     flockwise("agent", "request", device, "--network", "example", "--name", "eve", "--address", address)
     with running(folder, 2):
         wait_for(lambda: all(a["releases"] >= 1 for a in status(folder).values()))
-        ties = ["--neighbor", "agent0=1.0", "--neighbor", "agent3=0.5"]
+        edges = ["--neighbor", "agent0=1.0", "--neighbor", "agent3=0.5"]
         request = device / "request.json"
-        flockwise("network", "enroll", folder, request, "--address", address, *ties, "--reply", reply)
-        points = folder / "agents" / "agent1" / "data.npz"
+        flockwise("network", "enroll", folder, request, "--address", address, *edges, "--reply", reply)
+        samples = folder / "agents" / "agent1" / "data.npz"
         budget = ["--epsilon", "1", "--delta", "1e-5", "--updates", "5", "--clip", "0.4"]
-        flockwise("agent", "accept", device, reply, "--data", points, *budget)
+        flockwise("agent", "accept", device, reply, "--data", samples, *budget)
         with subprocess.Popen(command("agent", "run", device), stderr=subprocess.PIPE, text=True) as joined:
             try:
                 file = device / "state" / "status.json"

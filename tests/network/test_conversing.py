@@ -142,7 +142,7 @@ def test_a_dead_neighbor_is_left_out_after_a_time_out(method, stage):
 
 
 def test_after_one_time_out_nobody_else_is_given_up():
-    """Who lives is waited for, though it waits itself: nobody else is given up."""
+    """A live neighbor is waited for, though it waits itself: nobody else is given up."""
     world = Conversation("lowpass", 10, 3)
     world.start()
     world.step()

@@ -149,7 +149,7 @@ def test_noise_in_a_message_is_what_the_updates_leave_of_it():
 # The last word
 
 
-def test_the_last_word_is_the_mean_of_the_later_releases():
+def test_the_message_at_the_end_is_the_mean_of_the_later_releases():
     problem, _ = separable(3)
     peers = Peers(problem, 3)
     peers.start()
@@ -169,7 +169,7 @@ def test_the_last_word_is_the_mean_of_the_later_releases():
         assert not node.intake.dropped
 
 
-def test_the_last_word_is_the_same_bytes_after_a_restart():
+def test_the_mean_at_the_end_is_the_same_bytes_after_a_restart():
     problem, _ = separable(4)
     peers = Peers(problem, 4)
     peers.start()
@@ -187,7 +187,7 @@ def test_the_last_word_is_the_same_bytes_after_a_restart():
     assert not again._outbox.knows(Sent(UPDATES + 1, forged))
 
 
-def test_a_last_word_that_was_lost_comes_with_a_greeting():
+def test_a_mean_at_the_end_that_was_lost_comes_with_a_greeting():
     problem, _ = separable(5)
     peers = Peers(problem, 5)
     lost = []
@@ -208,7 +208,7 @@ def test_a_last_word_that_was_lost_comes_with_a_greeting():
         assert [held.number for held in node.agent.neighbors.values()] == [UPDATES + 1] * 4
 
 
-def test_nothing_is_released_after_the_last_word():
+def test_nothing_is_released_after_the_average_at_the_end():
     problem, _ = separable(6)
     peers = Peers(problem, 6)
     peers.start()
@@ -224,7 +224,7 @@ def test_nothing_is_released_after_the_last_word():
 def test_own_models_are_as_good_as_in_a_simulation():
     """12 agents, 6 data sets: the mean difference in accuracy on clean samples is within 3 standard errors.
 
-    Both draw the same noise, so that they differ by their clocks, and by what comes after a last word, alone.
+    Both draw the same noise. They differ only by their clocks and by what comes after the mean at the end.
     All seeds are fixed; were they not, it would fail by chance about once in 30 runs (t with 5 degrees).
     """
     differences, gains = [], []

@@ -276,7 +276,7 @@ def test_an_agent_that_was_changed_from_outside_is_looked_at(make_host):
     run(main)
 
 
-def test_what_an_agent_holds_is_given_back_even_if_closing_another_fails(tmp_path, make_host):
+def test_files_of_an_agent_are_closed_even_if_closing_another_agent_fails(tmp_path, make_host):
     async def main():
         host, _ = make_host()
         closed = []
@@ -331,7 +331,7 @@ class TestLogs:
         )
 
     @pytest.mark.parametrize("fields", [{"model": "x"}, {"host": 0.5}, {"loss": 1}, {"host": np.zeros(2)}])
-    def test_what_might_tell_of_the_data_cannot_be_logged(self, fields):
+    def test_values_that_might_leak_the_data_cannot_be_logged(self, fields):
         with pytest.raises(NetworkError, match="not one that may be logged"):
             EventLog(logging.NullHandler())("update", **fields)
 
@@ -445,7 +445,7 @@ class TestProcesses:
             agents.signal("agent2", signal.SIGCONT)
             agents.wait("agent1", lambda one: one["neighbors_up"] == 2)
 
-    def test_what_an_unexpected_error_says_is_written_nowhere(self, tmp_path):
+    def test_the_text_of_an_unexpected_error_is_written_nowhere(self, tmp_path):
         """It may have been computed from the data; its kind and its place are enough to find it."""
         secret = "gradient = 0.123456"
         code = (

@@ -1,4 +1,4 @@
-"""Hostile peers over real sockets and certificates: what each tries, and the counter that tells of it.
+"""Hostile peers over real sockets and certificates: what each tries, and the counter that shows it.
 
 docs/threat-model.md has the list, in this order. At the door: who has no business here. On the wire: hosts
 with a certificate that say what they may not. Among neighbors: an agent of the network that lies. What is
@@ -64,7 +64,7 @@ async def shout(address):
 
 
 @pytest.mark.network
-def test_who_has_no_certificate_of_ours_is_counted_and_changes_nothing(tmp_path):
+def test_a_connection_without_a_certificate_of_the_network_is_counted_and_changes_nothing(tmp_path):
     """Real processes; at the end every agent holds the last models of its neighbors and of nobody else."""
     network = RealNetwork(tmp_path / "net", free_addresses("127.0.0.1", 3), tick_rate=100.0)
     ours = TlsFiles.of(network.path("agent0") / "identity").authority
@@ -158,7 +158,7 @@ class TestEnemies:
 
         assert run(main) == ([[]] * 4, 0)
 
-    def test_a_host_that_is_no_neighbor_is_counted_and_hears_and_says_nothing(self, tmp_path):
+    def test_a_host_that_is_not_a_neighbor_is_counted_and_cannot_send_or_receive(self, tmp_path):
         async def main():
             world = LoopbackHosts(tmp_path, {**HOSTS, "west": ["mallory"]})
             overheard = []

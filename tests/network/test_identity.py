@@ -272,7 +272,7 @@ def test_an_interrupted_write_leaves_nothing_behind(authority, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_attempt_left_is_no_obstacle(authority, tmp_path):
+def test_remains_of_a_killed_attempt_are_not_in_the_way(authority, tmp_path):
     part = tmp_path / "anna.part"
     part.mkdir()
     (part / "tls.key").write_text("half a ke")
@@ -394,7 +394,7 @@ def test_a_request_of_another_network_is_refused(authority):
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", b'{"network": 1}', b'{"network": "a", "x": 1}'])
-def test_what_is_no_request_is_refused(data):
+def test_bytes_that_are_not_a_request_are_refused(data):
     with pytest.raises(IdentityError, match="not a request"):
         Request.from_json(data)
 

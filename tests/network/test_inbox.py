@@ -27,7 +27,7 @@ def test_all_of_a_batch_comes_in_order_with_one_wake_up(monkeypatch):
     assert run(main) == (list(range(100)), 1)
 
 
-def test_who_sends_more_than_its_share_loses_it_and_nobody_else_does():
+def test_a_sender_that_exceeds_its_share_loses_messages_and_others_do_not():
     async def main():
         taken = []
         inbox = Inbox(asyncio.get_running_loop(), taken.append, share=3)

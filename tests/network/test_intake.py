@@ -109,7 +109,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_what_is_not_in_order_is_dropped_and_counted(kind):
+def test_a_message_that_is_not_in_order_is_dropped_and_counted(kind):
     reason, sender, data = HOSTILE[kind]
     entrance = intake()
     entrance.message("bo", BO.model(4, HERE))
@@ -122,7 +122,7 @@ def test_the_bound_itself_is_allowed():
     assert intake().message("bo", BO.model(1, [BOUND, -BOUND, 0.0])) is not None
 
 
-def test_the_same_message_again_is_no_offence():
+def test_the_same_message_again_counts_as_a_repetition():
     entrance = intake()
     data = BO.model(4, HERE)
     entrance.message("bo", data)
@@ -141,7 +141,7 @@ def test_an_old_message_is_replayed_and_an_overtaken_one_stale():
         assert_dropped(entrance, "stale", "bo", BO.model(number, HERE))
 
 
-def test_what_is_older_than_the_memory_counts_as_replayed():
+def test_a_message_older_than_the_memory_counts_as_replayed():
     entrance = intake()
     entrance.message("bo", BO.model(REMEMBERED + 10, HERE))
     assert_dropped(entrance, "stale", "bo", BO.model(11, HERE))
@@ -202,7 +202,7 @@ def test_a_process_reads_a_message_once():
     assert not first.model.flags.writeable
 
 
-def test_what_another_agent_may_read_can_be_too_long_for_this_one():
+def test_a_message_that_another_agent_may_read_can_be_too_long_for_this_one():
     verifier = Verifier()
     long = BO.model(4, np.ones(200))
     assert intake_of(ME, NEIGHBORS, 200, verifier=verifier).message("bo", long) is not None
@@ -212,7 +212,7 @@ def test_what_another_agent_may_read_can_be_too_long_for_this_one():
     assert greeting is None or greeting.mine is None
 
 
-def test_what_a_process_signed_itself_needs_no_check():
+def test_a_signature_made_in_the_same_process_needs_no_check():
     verifier = Verifier()
     data = OwnSigner(NETWORK, "bo", "none", BO.key, verifier).model(4, HERE).data
     assert intake(verifier=verifier).message("bo", data) is not None
@@ -319,7 +319,7 @@ def test_a_greeting_brings_the_last_model_and_shows_the_own():
     assert (again.mine, again.yours, entrance.duplicates) == (None, None, 1)
 
 
-def test_a_greeting_that_a_later_message_overtook_is_no_offence():
+def test_a_greeting_that_a_later_message_overtook_counts_as_a_repetition():
     entrance = intake()
     for number in (5, 7):
         entrance.message("bo", BO.model(number, HERE))
@@ -331,7 +331,7 @@ def test_a_greeting_that_a_later_message_overtook_is_no_offence():
 
 
 @pytest.mark.parametrize("kind", [kind for kind, (_, sender, _) in HOSTILE.items() if sender == "bo"])
-def test_what_a_greeting_brings_is_checked_like_any_message(kind):
+def test_a_message_in_a_greeting_is_checked_like_any_other(kind):
     reason, _, data = HOSTILE[kind]
     entrance = intake()
     before = state(entrance)
@@ -420,7 +420,7 @@ def test_a_new_weight_settles_a_disagreement_and_an_unchanged_one_does_not():
     assert entrance.message("bo", BO.model(1, HERE)) is not None
 
 
-def test_what_cannot_be_an_intake_is_refused():
+def test_an_intake_with_wrong_settings_is_refused():
     for bound in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(NetworkError, match="magnitude_bound"):
             intake(magnitude_bound=bound)

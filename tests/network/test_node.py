@@ -189,7 +189,7 @@ def test_a_network_of_private_agents_needs_step_sizes_that_come_from_no_data():
 # Sending
 
 
-def test_what_is_published_is_on_disk_already():
+def test_a_message_is_on_disk_before_it_is_published():
     anna = AnnaAlone().among_all()
     published = []
 
@@ -560,7 +560,7 @@ def test_time_does_not_go_back():
         ManualTime(5).move_to(4)
 
 
-def test_what_an_outbox_hands_out_is_what_the_agent_learned():
+def test_an_outbox_hands_out_the_model_that_the_agent_learned():
     anna = AnnaAlone().among_all()
     anna.run(1)
     body = open_signed(anna.node.sent.data, 10_000).body

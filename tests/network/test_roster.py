@@ -1,4 +1,4 @@
-"""A roster: both ends of a tie hold one weight, no byte of a signed slice can change, old ones stay out."""
+"""A roster: both ends of an edge hold one weight, no byte of a signed slice can change, old ones stay out."""
 
 import dataclasses
 import json
@@ -47,7 +47,7 @@ def random_graph(seed, n_agents):
 
 
 @given(st.integers(0, 2**32), st.integers(1, 15))
-def test_both_ends_of_every_tie_hold_the_weight_of_the_graph(seed, n_agents):
+def test_both_ends_of_every_edge_hold_the_weight_of_the_graph(seed, n_agents):
     graph = random_graph(seed, n_agents)
     cut = slices(graph)
     weights = np.zeros((n_agents, n_agents))
@@ -67,7 +67,7 @@ def test_a_slice_survives_signing_bit_for_bit(seed, n_agents, version):
         assert sign_neighborhood(slice_, AUTHORITY) == data
 
 
-def test_a_slice_tells_of_nobody_but_the_neighbors():
+def test_a_slice_names_the_neighbors_and_nobody_else():
     data = sign_neighborhood(OWN, AUTHORITY)
     assert b"agent-1" in data
     assert b"agent-2" not in data
@@ -162,7 +162,7 @@ def test_one_version_has_one_content():
         {"dimension": 5},
     ],
 )
-def test_what_an_agent_is_never_changes(change):
+def test_a_roster_cannot_change_an_agents_name_number_key_or_dimension(change):
     offered = dataclasses.replace(OWN, version=2, **change)
     with pytest.raises(IdentityError, match="never changes"):
         OWN.successor(offered)

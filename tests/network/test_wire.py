@@ -128,7 +128,7 @@ def test_another_version_is_told_from_garbage():
         assert refusal(FRAME[:end]) == "malformed"
 
 
-def test_what_is_too_long_is_not_even_read():
+def test_a_message_that_is_too_long_is_not_even_read():
     data = ANNA.model(1, np.ones(5))
     assert open_signed(data, len(data))
     assert refusal(data, len(data) - 1) == "oversized"
@@ -223,7 +223,7 @@ def test_text_that_is_not_utf8_is_refused():
         HEADER.pack(MAGIC, 2**64 - 1, 1) + bytes(8),
     ],
 )
-def test_a_payload_that_is_no_vector_or_another_ones_is_refused(payload):
+def test_a_payload_without_a_vector_or_with_that_of_another_number_is_refused(payload):
     for data in (ANNA.model(3, [], payload=payload), ANNA.relay("hop", 3, [], payload=payload)):
         with pytest.raises(Rejected) as caught:
             open_signed(data, PLENTY)

@@ -48,7 +48,7 @@ def test_neighbors_hear_each_other_and_nobody_else(tmp_path):
     assert (traffic.messages_out, traffic.messages_in) == (3, 2)
 
 
-def test_who_leaves_is_seen_to_go_and_who_returns_to_come(tmp_path):
+def test_neighbors_see_when_an_agent_leaves_and_when_it_returns(tmp_path):
     async def main():
         hosts = LoopbackHosts(tmp_path, HOSTS)
         async with hosts.running(EDGES) as (links, agents):
@@ -118,7 +118,7 @@ class TestSettings:
         assert not settings["scouting"]["multicast"]["enabled"]
         assert not settings["scouting"]["gossip"]["enabled"]
 
-    def test_what_is_not_allowed_is_denied(self, tmp_path):
+    def test_agents_cannot_publish_or_subscribe_beyond_their_rights(self, tmp_path):
         control = self.settings(tmp_path)["access_control"]
         assert control["enabled"]
         assert control["default_permission"] == "deny"
@@ -180,7 +180,7 @@ def test_a_port_that_is_taken_is_named(tmp_path, monkeypatch):
         run(main)
 
 
-def test_who_speaks_long_after_it_went_is_there_until_it_falls_silent(tmp_path, monkeypatch):
+def test_an_agent_that_speaks_after_it_left_counts_as_present_until_it_falls_silent(tmp_path, monkeypatch):
     """zenoh may miss that an agent is back, where its host opened its session anew during a partition."""
     monkeypatch.setattr("flockwise.net.zenoh_link.ON_THE_WAY", 0.2)
     monkeypatch.setattr("flockwise.net.zenoh_link.LONGEST_SILENCE", 0.2)

@@ -1,4 +1,4 @@
-"""Small tasks with a known solution: least squares, so that the minimum of Eq. (2) is one linear solve."""
+"""Small tasks with a known solution: least squares, so the minimum of Eq. (2) is one linear solve."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def random_edges(chance: random.Random, names: list[str]) -> dict[frozenset[str]
 
 
 class Roster:
-    """Who is a neighbor of whom in one version of the network."""
+    """The edges of one version of the network."""
 
     def __init__(self, edges: Edges) -> None:
         self.edges = edges

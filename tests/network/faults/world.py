@@ -47,7 +47,7 @@ def place_of(name: str) -> Place:
 
 
 class FreshNoise:
-    """Different at every draw, so that nothing drawn twice comes out the same by luck."""
+    """Different at every draw, so nothing drawn twice comes out the same by luck."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -277,7 +277,7 @@ class FaultyWorld:
         self._guarded(machine, add)
 
     def samples_of(self, name: str) -> Samples:
-        """What a living agent learns from."""
+        """All that a living agent learns from."""
         agent = self.machines[name].agent
         assert agent is not None
         return agent.samples
@@ -374,7 +374,7 @@ class FaultyWorld:
         )
 
     def look_around(self) -> None:
-        """Whoever ought to notice that a neighbor came or went does so, soon."""
+        """Agents notice soon that a neighbor came or went."""
         for name in sorted(self.machines):
             machine = self.machines[name]
             if machine.node is None:

@@ -86,10 +86,11 @@ class PrivateUpdates:
                 f'got "{self.accountant}"; allowed for mechanism = "{self.mechanism}": {allowed}',
             )
         if self.allocation == "late":
-            if self.accountant == "kov":
+            if self.accountant is not None and ACCOUNTANTS[self.accountant].equal_steps_only:
                 yield Misfit(
                     "privacy.accountant",
-                    'got "kov"; it composes equal updates only: use allocation = "uniform", or "theorem1"',
+                    f'got "{self.accountant}"; it composes equal updates only: use allocation = "uniform", '
+                    'or "theorem1"',
                 )
             if self.contraction is None:
                 yield Misfit(

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 
 from flockwise.errors import PrivacyError
+from flockwise.privacy.accounting import ACCOUNTANTS
 
 
 def exponent_for(accountant: str, delta: float) -> float:
@@ -22,7 +23,7 @@ def exponent_for(accountant: str, delta: float) -> float:
 
     The latter is exact for gdp and zcdp, and the leading term of the others for many small steps.
     """
-    return 1 / 3 if accountant == "basic" or delta == 0 else 1 / 4
+    return 1 / 3 if delta == 0 or ACCOUNTANTS[accountant].adds_epsilons else 1 / 4
 
 
 def uniform(n_updates: int) -> tuple[float, ...]:

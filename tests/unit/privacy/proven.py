@@ -24,8 +24,6 @@ NOT_PROVEN = [
     if (name, on_grid, accountant) not in PROVEN
 ]
 WITH_INTEGERS = [kind for kind in MECHANISMS if kind.grid_accountants]
-# Kairouz, Oh and Viswanath's theorem is for equal steps.
-EQUAL_STEPS_ONLY = {"kov"}
 
 
 def _words(case):
@@ -47,7 +45,7 @@ every_missing_proof = _every(NOT_PROVEN, "mechanism", "on_grid", "accountant")
 
 def costs_for(accountant, costs):
     """Relative costs that the accountant can compose."""
-    return (1.0,) * len(costs) if accountant in EQUAL_STEPS_ONLY else tuple(costs)
+    return (1.0,) * len(costs) if ACCOUNTANTS[accountant].equal_steps_only else tuple(costs)
 
 
 def noise_for(plan, seed=0):

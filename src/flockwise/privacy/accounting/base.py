@@ -29,6 +29,9 @@ class Accountant(ABC):
     """How near to the least noise `rate` comes, relative to it; always on the safe side."""
     least_delta: ClassVar[float] = sys.float_info.min
     """The smallest δ at which it states an ε."""
+    equal_steps_only: ClassVar[bool] = False
+    adds_epsilons: ClassVar[bool] = False
+    """Whether costs add up as Σε; for others they do as Σε², at least for many small steps."""
 
     def epsilon(self, events: Sequence[Mechanism], delta: float) -> float:
         """The ε for which all these events together are (ε, δ)-differentially private; may be infinite.

@@ -31,6 +31,7 @@ class Basic(Accountant):
     name: ClassVar[str] = "basic"
     label: ClassVar[str] = "basic"
     least_delta: ClassVar[float] = 0.0
+    adds_epsilons: ClassVar[bool] = True
 
     def compose(self, events: Sequence[Mechanism], delta: float) -> float:
         return math.fsum(event.epsilon for event in events)
@@ -56,6 +57,7 @@ class Kov(Accountant):
     name: ClassVar[str] = "kov"
     label: ClassVar[str] = "KOV"
     least_delta: ClassVar[float] = 0.0
+    equal_steps_only: ClassVar[bool] = True
 
     def compose(self, events: Sequence[Mechanism], delta: float) -> float:
         costs = [event.epsilon for event in events]

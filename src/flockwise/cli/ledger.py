@@ -58,14 +58,12 @@ class View:
 
     @classmethod
     def of(cls, folder: Path) -> View:
+        agent = None
         try:
             statement = read_statement(folder)
-        except LedgerError as error:
-            return cls(folder, None, None, (), (str(error),))
-        agent = statement.account.agent
-        if statement.problems:
-            return cls(folder, agent, None, (), statement.problems)
-        try:
+            agent = statement.account.agent
+            if statement.problems:
+                return cls(folder, agent, None, (), statement.problems)
             entries = tuple(row.entry() for row in statement.rows)
             granted = statement.account.plan
             plan = None if granted is None else Plan.from_json(granted)

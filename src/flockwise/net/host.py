@@ -28,7 +28,7 @@ from flockwise.net.logs import EventLog
 from flockwise.net.metrics import AgentStatus, HostStatus, Traffic
 from flockwise.net.participant import Participant
 from flockwise.net.roster import Neighborhood, Place
-from flockwise.net.time import SECOND, RealTime, Time
+from flockwise.net.time import SECOND, RealTime
 from flockwise.net.transport import Switchboard
 
 # So many nodes in a row; then messages that have arrived have their turn.
@@ -53,14 +53,11 @@ class Network(Switchboard, Protocol):
     async def close(self) -> None: ...
 
 
-# Offers rosters that may be newer, for some or all agents; called in a thread of its own.
-RosterSource = Callable[[], Mapping[str, Neighborhood]]
-
-
 class Host:
     """Runs its agents; `async with` starts and stops them, `run` stays until a signal comes.
 
     status_file: written whole every second.
+    newer_rosters: offers rosters that may be newer, for some or all agents; called in a thread of its own.
     refused: how many connections were refused before they had a name.
     """
 
@@ -72,10 +69,9 @@ class Host:
         link: Network,
         *,
         log: EventLog,
-        status_file: Path | None = None,
-        newer_rosters: RosterSource | None = None,
+        status_file: Path,
+        newer_rosters: Callable[[], Mapping[str, Neighborhood]] = dict,
         refused: Callable[[], int] = lambda: 0,
-        time: Time | None = None,
     ) -> None:
         self.network = network
         self.name = name
@@ -86,7 +82,7 @@ class Host:
         self._status_file = status_file
         self._newer_rosters = newer_rosters
         self._refused = refused
-        self._time = RealTime() if time is None else time
+        self._time = RealTime()
         self._agenda: list[tuple[int, str]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_time: int | None = None
@@ -99,7 +95,7 @@ class Host:
         return [agent.participant for agent in self._agents.values()]
 
     async def run(self) -> None:
-        """Until SIGTERM, SIGINT or `stop`."""
+        """Until SIGTERM or SIGINT."""
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
@@ -113,20 +109,38 @@ class Host:
             for number in STOP_SIGNALS:
                 loop.remove_signal_handler(number)
 
-    def stop(self) -> None:
-        """Let `run` end; from the loop's own thread."""
-        self._stopping.set()
-
     async def __aenter__(self) -> Host:
+        self.log("start", host=self.name, network=self.network, agents=len(self._agents), pid=os.getpid())
+        self._is_running = True
+        now = self._time.now()
         try:
-            await self._start()
+            for agent in self._agents.values():
+                self.expect(agent, agent.guarded(agent.node.start, now))
+            for agent in self._present():
+                self._attach(agent)
+            await self.link.refresh()
         except BaseException:
-            await self._stop()
+            await self.__aexit__()
             raise
+        self.log("listening", host=self.name)
+        self._tasks = [asyncio.create_task(self._watch_status()), asyncio.create_task(self._watch_link())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stop()
+        """First make nothing new, then send and receive nothing, then write and close everything."""
+        self._is_running = False
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await self.link.close()
+        for agent in self._present():
+            agent.is_attached = False
+            self._close_agent(agent)
+        self._write_status()
+        self.log("stop", host=self.name)
 
     async def apply(self, rosters: Mapping[str, Neighborhood]) -> bool:
         """Put newer rosters into effect, all at once. Returns whether there was anything new in them."""
@@ -177,34 +191,6 @@ class Host:
         self.log.failure("agent failed", error, agent=agent.name)
         agent.obstacle = "failed"
         self._close_agent(agent)
-
-    async def _start(self) -> None:
-        self.log("start", host=self.name, network=self.network, agents=len(self._agents), pid=os.getpid())
-        self._is_running = True
-        now = self._time.now()
-        for agent in self._agents.values():
-            self.expect(agent, agent.guarded(agent.node.start, now))
-        for agent in self._present():
-            self._attach(agent)
-        await self.link.refresh()
-        self.log("listening", host=self.name)
-        self._tasks = [asyncio.create_task(self._watch_status()), asyncio.create_task(self._watch_link())]
-
-    async def _stop(self) -> None:
-        """First make nothing new, then send and receive nothing, then write and close everything."""
-        self._is_running = False
-        if self._alarm is not None:
-            self._alarm.cancel()
-        for task in self._tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-        await self.link.close()
-        for agent in self._present():
-            agent.is_attached = False
-            self._close_agent(agent)
-        self._write_status()
-        self.log("stop", host=self.name)
 
     def _present(self) -> list[HostedAgent]:
         return [agent for agent in self._agents.values() if not agent.is_closed]
@@ -273,9 +259,7 @@ class Host:
 
     def _write_status(self) -> None:
         try:
-            text = msgspec.json.encode(self.take_status()).decode()
-            if self._status_file is not None:
-                write_even_if_full(self._status_file, text)
+            write_even_if_full(self._status_file, msgspec.json.encode(self.take_status()).decode())
         except Exception as error:  # learning goes on, with a full disk or whatever it is
             self.log.failure("status not written", error)
 
@@ -284,15 +268,14 @@ class Host:
         while True:
             await asyncio.sleep(ROSTER_PERIOD)
             try:
-                if self._newer_rosters is not None:
-                    await self.apply(await asyncio.to_thread(self._newer_rosters))
+                await self.apply(await asyncio.to_thread(self._newer_rosters))
                 await self.link.refresh()
             except Exception as error:  # it may work the next time
                 self.log.failure("roster not in effect", error)
 
     def _on_signal(self, number: signal.Signals) -> None:
         self.log("signal", signal=number.name)
-        self.stop()
+        self._stopping.set()
 
 
 class HostedAgent:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from flockwise.errors import NetworkError
 from flockwise.files import write_text
@@ -39,29 +39,27 @@ class Supervisor:
         self._folder = folder
         self._children: list[_Child] = []
         self._stopping = threading.Event()
-        self._lock: sqlite3.Connection | None = None
-        self._before: dict[int, Any] = {}
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
-        self._lock = take_lock(self._folder / LOCK_NAME)
-        if self._lock is None:
+        lock = take_lock(self._folder / LOCK_NAME)
+        if lock is None:
             raise NetworkError(
                 f"{self._folder}: is running already; stop it with: flockwise network down {self._folder}"
             )
-        write_text(self._folder / PID_NAME, f"{os.getpid()}\n")
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, lambda *_: self._stopping.set())
+        with ExitStack() as opened:
+            opened.callback(lock.close)
+            opened.callback((self._folder / PID_NAME).unlink, missing_ok=True)
+            write_text(self._folder / PID_NAME, f"{os.getpid()}\n")
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before = signal.signal(number, lambda *_: self._stopping.set())
+                opened.callback(signal.signal, number, before)
+            opened.callback(self._stop_children)
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self._stop_children()
-        finally:
-            for number, handler in self._before.items():
-                signal.signal(number, handler)
-            (self._folder / PID_NAME).unlink(missing_ok=True)
-            assert self._lock is not None
-            self._lock.close()
+        self._opened.close()
 
     def start(self, hosts: Sequence[Path]) -> None:
         self._children = [_Child(host) for host in hosts]
@@ -160,9 +158,7 @@ class _Child:
 
 def stop_running(folder: Path) -> None:
     """Ask the supervisor of this network to stop, and wait until it has."""
-    lock = take_lock(folder / LOCK_NAME)
-    if lock is not None:
-        lock.close()
+    if not _is_running(folder):
         raise NetworkError(f"{folder}: is not running")
     try:
         pid = int((folder / PID_NAME).read_text())
@@ -170,10 +166,14 @@ def stop_running(folder: Path) -> None:
         raise NetworkError(f"{folder}: is just starting or stopping; try again") from None
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + SECONDS_TO_STOP + 5
-    while time.monotonic() < deadline:
-        lock = take_lock(folder / LOCK_NAME)
-        if lock is not None:
-            lock.close()
-            return
+    while _is_running(folder):
+        if time.monotonic() > deadline:
+            raise NetworkError(f"{folder}: process {pid} has not stopped in {SECONDS_TO_STOP:.0f} s")
         time.sleep(LOOK_EVERY)
-    raise NetworkError(f"{folder}: process {pid} has not stopped in {SECONDS_TO_STOP:.0f} s")
+
+
+def _is_running(folder: Path) -> bool:
+    lock = take_lock(folder / LOCK_NAME)
+    if lock is not None:
+        lock.close()
+    return lock is None

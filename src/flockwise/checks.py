@@ -21,19 +21,19 @@ from annotated_types import Ge, Gt, Le, Lt
 
 
 class Allowed(NamedTuple):
-    """What a value may be, in words that complete "allowed: …"."""
+    """The allowed values in words that complete "allowed: …"."""
 
     words: str
 
 
 class Key(NamedTuple):
-    """What a field is called in a configuration file, where that is another word."""
+    """The key of a field in a configuration file, where it differs from the name of the field."""
 
     name: str
 
 
 class Configured(NamedTuple):
-    """What a configuration file may say for a field that takes more than that in Python."""
+    """The values that a configuration file may give to a field; None for none. Python allows more."""
 
     annotation: Any
 
@@ -104,7 +104,7 @@ def fits(value: Any, annotation: Any) -> bool:
 
 
 def allowed_words(annotation: Any) -> str:
-    """What a field may be, in words."""
+    """The allowed values of a field, in words."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *notes = get_args(annotation)

@@ -144,7 +144,7 @@ def plan_of(config: Config, progress: Callable[[int, int], None] | None = None) 
 
 
 def facts_of(config: Config, problem: Problem) -> PublicFacts:
-    """What is public about a configured problem."""
+    """The public facts of a configured problem."""
     privacy, objective = config.privacy, config.objective
     given = objective.tradeoff != "auto"
     return PublicFacts.of(

@@ -1,6 +1,6 @@
 """Checks across sections: values that are right one by one and do not fit each other, in one line each.
 
-What a method, a loss or a kind of noise needs is said by these themselves; here it is put in its place.
+Methods, losses and mechanisms say themselves what they need; here their words are put in order.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _in_method(config: Config) -> Iterator[str]:
             )
         return
     if getattr(variant.kind, "needs_graph", True) and config.graph is None:
-        yield f'[graph]: missing; name = "{method.name}" needs to know who resembles whom'
+        yield f'[graph]: missing; name = "{method.name}" needs neighbors'
     if not config.is_private and variant.needs_privacy:
         yield (
             f'method.name: got "{method.name}"; it releases within a budget: write privacy.kind = "dp", '

@@ -84,7 +84,7 @@ def keys_elsewhere(settings: Iterator[Setting]) -> dict[str, str]:
 def arguments(
     kind: type[Any], values: Mapping[str, Any], leave_out: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """What a section says, as arguments of its dataclass; registered parts are made."""
+    """The values of a section as arguments of its dataclass; registered parts are made."""
     found: dict[str, Any] = {}
     for setting in settings_of(kind, leave_out):
         part = setting.chosen(values)
@@ -120,7 +120,7 @@ def method_of(config: Config, budgets: Budgets | None) -> Any:
         if spending is None:
             values["privacy"] = budgets
         else:
-            # What is also a stop stands in [method].
+            # Fields that are also stops stand in [method].
             stops = {field.name: section[field.name] for field in fields(spending) if field.name in section}
             values["privacy"] = spending(
                 budgets=budgets, **stops, **arguments(spending, dict(config.privacy))

@@ -1,4 +1,4 @@
-"""What a configuration reads: samples, the graph over their agents, and the agents' budgets."""
+"""From sections to data: samples, the graph over their agents, and the agents' budgets."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class _Reader:
 
 
 def _line(name: str, kind: Kind, details: ErrorDetails) -> str:
-    """What is wrong with a field, for people: section.field, the value given, what is allowed."""
+    """The error of one field, for people: section.field, the value given, and what is allowed."""
     field, model = str(details["loc"][0]), kind.model
     place = f"{name}.{field}" if name else field
     if details["type"] == "extra_forbidden":

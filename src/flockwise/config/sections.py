@@ -158,7 +158,7 @@ class VectorsGraph(Section):
 
 
 class General(Section):
-    """What stands before the sections."""
+    """The keys before all sections."""
 
     seed: Seed = 0
 

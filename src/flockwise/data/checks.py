@@ -1,4 +1,4 @@
-"""What every way into a Population checks, and the words in which it refuses.
+"""The checks of every way into a Population, and the words of their refusals.
 
 Rows are counted from 1 in messages: row 1 is the first sample, in a file the line after the header.
 """
@@ -50,7 +50,7 @@ def first_nonfinite(numbers: NDArray[Any]) -> tuple[int, int] | None:
 
 
 def nonfinite_words(value: float, dtype: np.dtype[Any]) -> str:
-    """What is wrong with a NaN, an infinity or a number that does not fit `dtype`, and what to do."""
+    """Why a NaN, an infinity or a number that does not fit `dtype` is refused, and what to do."""
     if math.isnan(value):
         return "missing value; fill it or drop the row"
     if math.isinf(value):

@@ -26,10 +26,10 @@ def encode_labels(
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """The position of each row's agent, and the agents' names in that order.
 
-    Without `names`, agents are sorted (as numbers when all labels are whole numbers), so that
-    the order of the rows does not matter.
+    Without `names`, agents are sorted (as numbers when all labels are whole numbers), whatever the order
+    of the rows.
     """
-    codes, found = _factorise(labels, column)
+    codes, found = _factorize(labels, column)
     ordered = tuple(_sorted_labels(found)) if names is None else tuple(names)
     position = {name: place for place, name in enumerate(ordered)}
     for code, name in enumerate(found):
@@ -67,7 +67,7 @@ def packing_order(
     return np.argsort(codes, kind="stable"), offsets
 
 
-def _factorise(labels: pa.ChunkedArray, column: str) -> tuple[NDArray[Any], list[str]]:
+def _factorize(labels: pa.ChunkedArray, column: str) -> tuple[NDArray[Any], list[str]]:
     labels = _plain(labels, column)
     missing = labels.is_null().to_numpy()
     if missing.any():

@@ -39,7 +39,7 @@ YEAR_IN_TITLE = re.compile(r"\((\d{4})\)")
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Who rated what and how, sorted by user and movie; users and movies count from 0."""
+    """Users, movies and ratings, sorted by user and movie; users and movies count from 0."""
 
     users: NDArray[np.int64]
     movies: NDArray[np.int64]
@@ -62,7 +62,7 @@ class Ratings:
 
 @dataclass(frozen=True, eq=False)
 class Users:
-    """What each user said about themselves."""
+    """The profiles of the users."""
 
     ages: NDArray[np.int64]
     genders: tuple[str, ...]

@@ -181,8 +181,8 @@ def _genre_features(movies: Movies) -> tuple[NDArray[np.float64], tuple[str, ...
 def _profiles(users: Users) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Standardized age, gender and one column per occupation.
 
-    Scaled so that another gender, another occupation and one standard deviation of age weigh the
-    same: each is a Euclidean distance of 1.
+    Another gender, another occupation and one standard deviation of age weigh the same: each is a
+    Euclidean distance of 1.
     """
     jobs = sorted(set(users.occupations))
     occupations = np.array([[job == own for job in jobs] for own in users.occupations]) / np.sqrt(2)

@@ -1,4 +1,4 @@
-"""What one agent holds."""
+"""The samples of one agent."""
 
 from __future__ import annotations
 

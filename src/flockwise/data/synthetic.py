@@ -1,4 +1,4 @@
-"""The paper's synthetic task: every agent separates points by a hyperplane of its own.
+"""The paper's synthetic task: every agent separates samples by a hyperplane of its own.
 
 Where the paper leaves a choice open, it is a named parameter of `linear_classification`.
 """
@@ -41,7 +41,7 @@ class LinearTask:
 
     @property
     def rotated(self) -> bool:
-        """Whether features and targets were turned, so that no coordinate is special."""
+        """Whether features and targets were turned; then no coordinate is special."""
         return self.rotation is not None
 
 
@@ -60,10 +60,10 @@ def linear_classification(
     rotated: bool = False,
     dtype: DTypeLike = "float64",
 ) -> LinearTask:
-    """Section 5.1: labels sign(target·x) in {−1, +1} of random points, some of them flipped.
+    """Section 5.1: labels sign(target·x) in {−1, +1} of random samples, some of them flipped.
 
-    min_samples, max_samples: an agent's number of training points is uniform between them (10 to 100).
-    test_samples: test points per agent. Left open by the paper.
+    min_samples, max_samples: an agent's number of training samples is uniform between them (10 to 100).
+    test_samples: test samples per agent. Left open by the paper.
     label_noise: the probability that a label is flipped (0.05).
     noisy_test: flip test labels too. Left open by the paper; the group's later code does.
     features: "uniform" in [−1, 1]^p, or "gaussian", N(0, ½I) as in the group's later code. The paper

@@ -67,7 +67,7 @@ def as_table(table: Any) -> pa.Table:
 
 
 def columns_of(table: pa.Table) -> list[str]:
-    """The columns that a person put there: an index that pandas added is none of them."""
+    """The columns that a person put there, without an index that pandas added."""
     metadata = table.schema.pandas_metadata or {}
     index = [column for column in metadata.get("index_columns", []) if isinstance(column, str)]
     return [name for name in table.column_names if name not in index]

@@ -1,4 +1,4 @@
-"""Who resembles whom: the similarity graph and the ways to build it."""
+"""The similarity graph, which says how much agents resemble each other, and the ways to build it."""
 
 from flockwise.graph.build import angular_graph, knn_graph
 from flockwise.graph.kinds import GRAPHS

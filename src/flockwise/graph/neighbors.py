@@ -75,7 +75,7 @@ def _nearest_by_tree(points: Floats, k: int) -> Agents:
 
 def _nearest_by_product(points: Floats, agents: NDArray[np.int64], k: int) -> Agents:
     """Neighbors of some agents among all points, in blocks of x·y − ‖y‖²/2 from one matrix product each."""
-    # Centered, so that a common offset does not drown the differences in rounding.
+    # Centered: a common offset would drown the differences in rounding.
     centered = points - points.mean(axis=0)
     squares = np.einsum("ij,ij->i", centered, centered)
     keys = np.column_stack([centered, -squares / 2]).T

@@ -69,7 +69,7 @@ def complete_graph(n_agents: int) -> SimilarityGraph:
 
 
 def _free_pairs(edges: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The pairs with these ranks among all pairs that are no edge, in the order of `_pair_number`."""
+    """The pairs with these ranks among all pairs without an edge, in the order of `_pair_number`."""
     taken = np.sort(_pair_number(edges))
     free_before = taken - np.arange(len(taken))  # how many free pairs come before each edge
     return _numbered_pair(ranks + np.searchsorted(free_before, ranks, side="right"))

@@ -1,4 +1,4 @@
-"""SimilarityGraph: who resembles whom, and how much. Its invariants hold by construction.
+"""SimilarityGraph: how much agents resemble each other. Its invariants hold by construction.
 
 Rows of an edge list are counted from 1 in messages, agents from 0 unless they have names.
 """
@@ -80,11 +80,11 @@ class SimilarityGraph:
         symmetrize: Symmetrize | None = None,
         agent_names: Sequence[str] | None = None,
     ) -> SimilarityGraph:
-        """From a square SciPy sparse matrix of any format, or a dense array; zeros are no edges.
+        """From a square SciPy sparse matrix of any format, or a dense array; a zero is not an edge.
 
-        `symmetrize="either"` links two agents if either row says so, with the larger weight;
+        `symmetrize="either"` makes an edge if either row says so, with the larger weight;
         `"mean"` averages the two directions. Without it an asymmetric matrix is refused. The
-        arrays are copied. What the matrix was made from is not known: say it by `source`.
+        arrays are copied. `source` says what the matrix was made from; unsaid, its origin is unknown.
         """
         csr = canonical_matrix(matrix)
         if symmetrize is not None:

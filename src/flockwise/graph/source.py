@@ -1,4 +1,4 @@
-"""What a similarity graph was built from, and whether that was private."""
+"""The source of a similarity graph, and whether it was private."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PUBLIC_KINDS: frozenset[SourceKind] = frozenset({"profiles", "random", "complete
 
 @dataclass(frozen=True)
 class GraphSource:
-    """What a graph was built from. Models, targets and ratings are always private.
+    """The source of a graph. Models, targets and ratings are always private.
 
     `private=True` marks any other kind as private too, for instance an edge list made from medical records.
     `private=False` says that edges, a matrix or vectors are public; without a word their origin is unknown,
@@ -42,7 +42,7 @@ class GraphSource:
 
     @property
     def origin(self) -> Origin:
-        """What a guarantee says of the graph."""
+        """The graph as guarantees name it."""
         return Origin(f"the graph, built from {self.kind}", self.status)
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Models that vary along a graph: what agents could have to learn if the graph is right."""
+"""Random models that vary along a graph, as true models do if the graph is right."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SmoothField:
     """Random vectors on the agents of a graph, of independent coordinates, as smooth as the graph allows.
 
     Diffused noise: its modes are those of I − D^(−½)WD^(−½), damped by exp(−t·λ), and the constant one
-    is left out, so that agents differ. Agents without neighbors have vectors of their own.
+    is left out, so agents differ. Agents without neighbors have vectors of their own.
     """
 
     def __init__(self, graph: SimilarityGraph) -> None:

@@ -11,7 +11,7 @@ from flockwise.planner.field import SmoothField
 from flockwise.planner.trials import Expectation, local_metric, trial
 from flockwise.planner.twins import agents_to_simulate, facts_of_part, graph_of, plausible_shares, twins
 
-# What makes a run worth its while: half a point of accuracy, or half a percent of the RMSE.
+# A run is worth it from half a point of accuracy on, or half a percent of the RMSE.
 WORTH: Final = 0.005
 # Standard errors by which a gain has to stand out.
 CERTAINTY: Final = 2.0
@@ -21,7 +21,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
-    """What was expected of every candidate, best first.
+    """The expected results of every candidate, best first.
 
     simulated_agents: of how many agents a twin consists. shares: how much of a twin's models varies
     along its graph; nothing if the edges look random. local: the metric of the twins' local models.
@@ -48,7 +48,7 @@ class Recommendation:
 
     @property
     def gain_wanted(self) -> float:
-        """What the best private candidate has to gain by collaboration to be worth a run."""
+        """The least gain by collaboration that makes the best private candidate worth a run."""
         worth = WORTH if self.facts.objective.loss.metric == "accuracy" else WORTH * self.local
         return worth if self.best is None else max(worth, CERTAINTY * self.best.error)
 

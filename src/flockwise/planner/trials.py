@@ -121,10 +121,10 @@ class Expectation:
 
     @property
     def gain_by_collaboration(self) -> float:
-        """What is gained beyond what own models gain where nothing varies along the graph.
+        """The gain beyond that of own models where nothing varies along the graph.
 
         Neighbors cannot help there: own models are better for being held less tightly, which can be had
-        alone and is no reason to send anything.
+        alone and is not a reason to send anything.
         """
         return self.gain - max(0.0, self.gains[0.0])
 

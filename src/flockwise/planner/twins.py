@@ -90,7 +90,7 @@ def plausible_shares(facts: PublicFacts, field: SmoothField) -> tuple[float, ...
 
 
 def twins(facts: PublicFacts, field: SmoothField, shares: tuple[float, ...]) -> Iterator[Twin]:
-    """As many of each share; another number of shares changes none of them."""
+    """As many of each share; a twin does not depend on the other shares."""
     for share in shares:
         for number in range(TWINS_PER_SHARE):
             yield _twin(facts, field, share, FIRST_SEED + number)

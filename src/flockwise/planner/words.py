@@ -14,7 +14,7 @@ from flockwise.privacy.guarantee import spans
 
 
 def advice(plan: Recommendation) -> str:
-    """What to do, and why."""
+    """The advice, and the reasons for it."""
     best = plan.best
     if best is None:
         return f"Keep your local models: no private method can be run; {_missing(plan.facts)}."
@@ -24,7 +24,7 @@ def advice(plan: Recommendation) -> str:
     if plan.chosen is not None:
         return f"Run {expected}{_by_share(plan)}."
     if plan.shares == (0.0,):
-        why = "the edges of the graph look random, and neighbors who have nothing in common cannot help"
+        why = "the edges of the graph look random, and neighbors with nothing in common cannot help"
     else:
         why = (
             f"by collaboration {best.gain_by_collaboration:+.4f} is expected, and a run is worth it from "
@@ -35,7 +35,7 @@ def advice(plan: Recommendation) -> str:
 
 
 def basis(plan: Recommendation) -> Iterator[str]:
-    """What the numbers rest on, a line each."""
+    """The basis of the numbers, a line each."""
     made_from_data = "" if plan.facts.not_covered else "; no feature and no target was looked at"
     yield (
         f"Expected from {TWINS_PER_SHARE * len(plan.shares)} generated twins with the same sample counts, "

@@ -152,7 +152,7 @@ class Comparison:
 
     @cached_property
     def optimum(self) -> float | None:
-        """Q*, the least value of Eq. (2); None where the problem is too large or nobody minimized it."""
+        """Q*, the least value of Eq. (2); None where the problem is too large or no run minimizes it."""
         if not self._minimizing or not self.problem.neighbors.n_edges:
             return None
         population = self.problem.population

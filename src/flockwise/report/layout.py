@@ -1,4 +1,4 @@
-"""Where to draw agents so that those who resemble each other are close."""
+"""Positions of agents in a picture: agents that resemble each other are close."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from flockwise.graph import SimilarityGraph
 
-# The dense eigenproblem of this many agents takes about a second, and more points could not be told apart.
+# The dense eigenproblem of this many agents takes about a second, and more agents could not be told apart.
 MOST_DRAWN = 2000
 
 Positions: TypeAlias = NDArray[np.floating]
@@ -67,7 +67,7 @@ def _component_layout(graph: SimilarityGraph, agents: NDArray[np.int64]) -> Posi
 def _springs(positions: Positions, linked: NDArray[np.bool_]) -> Positions:
     """Fruchterman and Reingold's forces from a given start: edges pull, all agents push."""
     ideal = 1 / np.sqrt(len(positions))
-    # A round costs n², so that large graphs get fewer; their start is as good.
+    # A round costs n², so large graphs get fewer; their start is as good.
     rounds = int(np.clip(60_000 // len(positions), 20, 60))
     for step in np.linspace(0.1, 0.002, rounds):
         squares = np.maximum(cdist(positions, positions, "sqeuclidean"), 1e-6)

@@ -21,7 +21,7 @@ NOT_PRIVATE = "Not differentially private: this run has privacy = none."
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """What the page says beside the comparison: its title, where the data came from, what was set."""
+    """The page of a comparison, with its title, where the data came from, and all settings."""
 
     title: str
     comparison: Comparison

@@ -1,4 +1,4 @@
-"""What runs leave behind, and how it is judged."""
+"""Results of runs, and how they are judged."""
 
 from flockwise.results.metrics import (
     SizeBin,

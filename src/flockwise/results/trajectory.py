@@ -1,4 +1,4 @@
-"""What a run leaves behind: the models, the records along the way, and all it needs to go on."""
+"""The result of a run: the models, the records along the way, and all it needs to go on."""
 
 from __future__ import annotations
 

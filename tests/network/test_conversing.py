@@ -106,7 +106,7 @@ def test_a_result_outlasts_the_process_and_neighbors_can_ask_for_the_last_relays
     np.testing.assert_array_equal(world.nodes[3].direction.vector, before.vector)
     assert not list(world.memory(3).journal.rounds())
     # A neighbor that lost its own end finds it with the help of those who have ended.
-    lagging = world.nodes[3]._keys["agent4"].index
+    lagging = world.nodes[3].intake.neighbors["agent4"].index
     assert lagging == 4
     answers = []
     world.network.send = lambda sender, receiver, data: answers.append((receiver, data))

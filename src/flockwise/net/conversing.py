@@ -115,15 +115,12 @@ class _NeighborState:
 class ConversingNode(Node):
     """One agent on a network of conversations."""
 
-    def __init__(
-        self, *parts: Any, conversation: ConversationParts, neighbors: Mapping[str, NeighborKey]
-    ) -> None:
+    def __init__(self, *parts: Any, conversation: ConversationParts) -> None:
         """parts: those of `Node`."""
         super().__init__(*parts)
         self._rounds = 0
         self._bytes = 0
         self._conversation = conversation
-        self._keys = dict(neighbors)
         self._states: dict[int, _NeighborState] = {}
         self._listen_to(self._numbers())
         self._talk: Talk[Direction | None] | None = None
@@ -185,9 +182,9 @@ class ConversingNode(Node):
 
     def on_presence(self, neighbor: str, is_up: bool) -> None:
         super().on_presence(neighbor, is_up)
-        if not is_up or neighbor not in self._keys:
+        if not is_up or neighbor not in self.intake.neighbors:
             return
-        now, state = self._time.now(), self._states.get(self._keys[neighbor].index)
+        now, state = self._time.now(), self._state_of(neighbor)
         if state is not None:
             state.last_sign = now
         if self._talk is not None or self.is_over:
@@ -196,7 +193,6 @@ class ConversingNode(Node):
     def set_neighbors(self, neighbors: Mapping[str, NeighborKey], version: int) -> None:
         """Once the conversation has begun nobody can join it. A neighbor that leaves is not heard again."""
         super().set_neighbors(neighbors, version)
-        self._keys = dict(neighbors)
         if self._talk is None:
             self._listen_to(self._numbers())
         else:
@@ -218,9 +214,9 @@ class ConversingNode(Node):
 
     def _may_release(self, now: int) -> bool:
         """Not either once all connected neighbors have finished the conversation."""
-        present = (self._keys[name].index for name, one in self._contacts.items() if one.has_greeted)
-        talking = (number for number in present if number in self._states)
-        return super()._may_release(now) and any(not self._states[number].is_over for number in talking)
+        states = [self._state_of(name) for name, contact in self._contacts.items() if contact.has_greeted]
+        is_heard = any(state is not None and not state.is_over for state in states)
+        return is_heard and super()._may_release(now)
 
     def _greet(self, name: str, contact: Any, now: int, *, is_answer: bool = False) -> None:
         """First say that it is over: the neighbor may release as soon as it is greeted."""
@@ -231,10 +227,10 @@ class ConversingNode(Node):
 
     def _begin_if_ready(self, now: int) -> None:
         """As soon as the agent has released, or if it has nothing to release."""
-        is_begun = self._talk is not None or self.is_over
-        if is_begun or self.obstacle is not None or self.agent.next_tick is not None or not self._keys:
+        is_begun, has_released = self._talk is not None or self.is_over, self.agent.next_tick is None
+        edges = {key.index: key.weight for key in self.intake.neighbors.values()}
+        if is_begun or not has_released or not edges or self.obstacle is not None:
             return
-        edges = {key.index: key.weight for key in self._keys.values()}
         try:
             self._conversation.journal.begin(edges)
         except NetworkError:
@@ -268,7 +264,11 @@ class ConversingNode(Node):
 
     def _numbers(self) -> set[int]:
         """Of the neighbors, as the roster has them now."""
-        return {key.index for key in self._keys.values()}
+        return {key.index for key in self.intake.neighbors.values()}
+
+    def _state_of(self, neighbor: str) -> _NeighborState | None:
+        """None if it has no part in the conversation."""
+        return self._states.get(self.intake.neighbors[neighbor].index)
 
     def _listen_to(self, neighbors: Iterable[int]) -> None:
         self._states = {number: self._states.get(number, _NeighborState()) for number in neighbors}
@@ -278,14 +278,11 @@ class ConversingNode(Node):
         for number, state in self._states.items():
             state.has_left = state.has_left or number not in neighbors
 
-    def _missing(self, talk: Talk[Any]) -> list[int]:
-        return [number for number, state in self._states.items() if state.is_missing(talk)]
-
     def _go_on(self, now: int) -> None:
         """Do all rounds that nobody has to be waited for."""
         talk = self._talk
         while talk is not None and talk.waiting is not None and self.obstacle is None:
-            if self._missing(talk):
+            if any(state.is_missing(talk) for state in self._states.values()):
                 return
             heard = self._heard(talk.waiting)
             try:
@@ -355,13 +352,13 @@ class ConversingNode(Node):
             self._repeat_at = None
             return
         self._repeat_at = now + REPEATING_GAP
-        missing = self._missing(talk)
-        for name, key in self._keys.items():
-            if key.index in missing and self._contacts[name].up_since is not None:
+        for name, contact in self._contacts.items():
+            state = self._state_of(name)
+            if state is not None and state.is_missing(talk) and contact.up_since is not None:
                 self._say_again(name, now)
-        for number in missing:
-            state = self._states[number]
-            state.is_given_up = state.is_late(self._since, self._conversation.timeout, now)
+        for state in self._states.values():
+            if state.is_missing(talk):
+                state.is_given_up = state.is_late(self._since, self._conversation.timeout, now)
         self._go_on(now)
 
     def _say_again(self, neighbor: str, now: int) -> None:
@@ -369,7 +366,8 @@ class ConversingNode(Node):
         if self.obstacle is not None or self._repeated_at.get(neighbor, -REPEATING_GAP) + REPEATING_GAP > now:
             return
         self._repeated_at[neighbor] = now
-        waits = self._talk is not None and self._keys[neighbor].index in self._missing(self._talk)
+        talk, state = self._talk, self._state_of(neighbor)
+        waits = talk is not None and state is not None and state.is_missing(talk)
         self._transport.send(self.name, neighbor, say_again(Repeat(waits, self.is_over, self._last)))
 
 

@@ -188,6 +188,7 @@ class Intake:
         largest = max(dimension, relay_dimension)
         self._max_bytes = limit(largest)
         self._max_greeting_bytes = greeting_limit(largest)
+        self.neighbors: dict[str, NeighborKey] = {}
         self._peers: dict[str, _Peer] = {}
         self._takes_relays = True
         self.dropped: Counter[Reason] = Counter()
@@ -208,7 +209,7 @@ class Intake:
                 known.agrees = known.agrees or known.key.weight != key.weight
                 known.key = key
                 peers[name] = known
-        self._peers = peers
+        self.neighbors, self._peers = dict(neighbors), peers
 
     def end_relays(self) -> None:
         """The conversation is over: forget its relays, and take no more of them, old or new."""

@@ -318,7 +318,7 @@ class Participant:
         )
         if not settings.converses:
             return Node(*parts)
-        return ConversingNode(*parts, conversation=self._conversation(signer), neighbors=own.keys())
+        return ConversingNode(*parts, conversation=self._conversation(signer))
 
     def _conversation(self, signer: Signer) -> ConversationParts:
         settings, number = self._settings, self.neighborhood.index

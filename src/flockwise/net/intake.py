@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -228,11 +227,12 @@ class Intake:
 
     def message(self, claimed_sender: str, data: bytes) -> Accepted | None:
         """A model or a relay that is new and in order; None for anything else, which is counted."""
-        with self._counted():
+        try:
             if len(data) > self._max_bytes:
                 raise Rejected("oversized")
             return self._take(claimed_sender, self._admitted(claimed_sender), data)
-        return None
+        except (_Duplicate, Rejected) as refusal:
+            return self._count(refusal)
 
     def greeting(self, claimed_sender: str, data: bytes) -> AcceptedGreeting | None:
         """A greeting of a neighbor; None, and a count, if it is none. Messages in it are counted each."""
@@ -268,10 +268,10 @@ class Intake:
                 relay = self._take(claimed_sender, peer, one)
                 assert isinstance(relay, Relay)
                 relays.append(relay)
-            except _Duplicate:
-                self.duplicates += 1
-            except Rejected as rejection:
-                self.dropped[rejection.reason] += 1
+            except _Duplicate as refusal:
+                self._count(refusal)
+            except Rejected as refusal:
+                self._count(refusal)
                 return AcceptedRepeat(peer.key.index, repeat.waits, repeat.is_over, relays, [])
         return AcceptedRepeat(peer.key.index, repeat.waits, repeat.is_over, relays, tags)
 
@@ -279,24 +279,19 @@ class Intake:
         self, sender: str, data: bytes, read: Callable[[bytes, int], T]
     ) -> tuple[_Peer, T] | None:
         """A message to this agent alone; None, and a count, for anything else."""
-        with self._counted():
+        try:
             if len(data) > self._max_greeting_bytes:
                 raise Rejected("oversized")
             return self._admitted(sender), read(data, self._max_greeting_bytes)
-        return None
+        except Rejected as refusal:
+            return self._count(refusal)
 
-    @contextmanager
-    def _counted(self, harmless: Collection[Reason] = ()) -> Iterator[None]:
-        """Count what is refused. harmless: reasons that count as repetitions."""
-        try:
-            yield
-        except _Duplicate:
+    def _count(self, refusal: _Duplicate | Rejected, harmless: Collection[Reason] = ()) -> None:
+        """harmless: reasons that count as repetitions."""
+        if isinstance(refusal, Rejected) and refusal.reason not in harmless:
+            self.dropped[refusal.reason] += 1
+        else:
             self.duplicates += 1
-        except Rejected as rejection:
-            if rejection.reason in harmless:
-                self.duplicates += 1
-            else:
-                self.dropped[rejection.reason] += 1
 
     def _admitted(self, sender: str) -> _Peer:
         """A neighbor that has not sent too much of late."""
@@ -309,22 +304,26 @@ class Intake:
 
     def _last_model_in(self, greeting: Greeting, sender: str, peer: _Peer) -> Accepted | None:
         """The neighbor's last message, if it is new. It may well have been overtaken by a later one."""
-        if greeting.mine is not None:
-            with self._counted(harmless=("stale", "replayed")):
-                return self._take(sender, peer, greeting.mine)
-        return None
+        if greeting.mine is None:
+            return None
+        try:
+            return self._take(sender, peer, greeting.mine)
+        except (_Duplicate, Rejected) as refusal:
+            return self._count(refusal, harmless=("stale", "replayed"))
 
     def _own_model_in(self, greeting: Greeting) -> Sent | None:
-        if greeting.yours is not None:
-            with self._counted():
-                opened = self._opened(greeting.yours)
-                self._check_names(opened, self._me)
-                if not isinstance(opened.body, ModelBody):
-                    raise Rejected("malformed")
-                self._check_signature(opened, self._public_key)
-                self.accepted += 1
-                return Sent(opened.body.number, greeting.yours)
-        return None
+        if greeting.yours is None:
+            return None
+        try:
+            opened = self._opened(greeting.yours)
+            self._check_names(opened, self._me)
+            if not isinstance(opened.body, ModelBody):
+                raise Rejected("malformed")
+            self._check_signature(opened, self._public_key)
+        except Rejected as refusal:
+            return self._count(refusal)
+        self.accepted += 1
+        return Sent(opened.body.number, greeting.yours)
 
     def _opened(self, data: bytes) -> Opened:
         if len(data) > self._max_bytes:  # another agent may have read it, with another limit

@@ -223,7 +223,7 @@ def test_a_wrong_value_is_refused_in_one_line(tmp_path, sections, line):
 
 @pytest.mark.parametrize("key", ["delay", "offline_length"])
 @pytest.mark.parametrize("value", [-1.0, 0.0, 1e-7, 1e-6, 1.0, 999_999.0, 1e6, float("inf")])
-def test_what_a_configuration_accepts_the_network_accepts(key, value):
+def test_a_configuration_accepts_the_network_conditions_that_the_engine_accepts(key, value):
     try:
         Conditions(**{key: value})
         is_allowed = True
@@ -274,7 +274,7 @@ def test_read_names_the_file_in_every_line(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "words"), [("[data", "not a TOML file"), (b"\xff\xfe", "not a TOML file")])
-def test_what_is_no_toml_is_refused(tmp_path, text, words):
+def test_a_file_that_is_not_toml_is_refused(tmp_path, text, words):
     file = tmp_path / "run.toml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigError, match=words):
@@ -660,7 +660,7 @@ def private_updates(**sections):
         ({"mechanism": "knorm", "accountant": "theorem1"}, "theorem1", 1e-5),
     ],
 )
-def test_what_is_left_out_of_a_budget(privacy, accountant, delta):
+def test_accountant_and_delta_have_defaults_that_fit_the_noise(privacy, accountant, delta):
     updates = private_updates(privacy=privacy)
     assert updates.budgets == Budget(1.0, delta)
     noise = updates.noise(build(Config.parse(private(privacy=privacy))).problem)
@@ -716,7 +716,7 @@ def test_a_contraction_that_starves_early_updates_is_refused():
         ({"kind": "objective"}, ObjectivePerturbation()),
     ],
 )
-def test_what_is_released_once(section, statistic):
+def test_release_once_releases_the_statistic_that_is_named(section, statistic):
     config = private(method=RELEASE_ONCE | section, objective={"l2": 0.1})
     method = build(Config.parse(config)).method
     assert method == ReleaseOnce(Budget(1.0, 1e-5), statistic)
@@ -730,7 +730,7 @@ def test_what_is_released_once(section, statistic):
         ({"kind": "output", "width": 0.5}, "quadratic", OutputPerturbation(width=0.5)),
     ],
 )
-def test_what_is_smoothed_by_the_low_pass(section, loss, statistic):
+def test_the_low_pass_smooths_the_statistic_that_is_named(section, loss, statistic):
     config = private(method=LOWPASS | section, objective={"l2": 0.1, "loss": loss})
     method = build(Config.parse(config)).method
     assert method == ReleaseOnce(Budget(1.0, 1e-5), statistic, LowPass())
@@ -900,7 +900,7 @@ def tiny_movielens():
         ),
     ],
 )
-def test_what_is_derived_from_ratings_is_named_as_a_leak(monkeypatch, choices, derived):
+def test_features_and_centers_from_ratings_are_named_as_not_covered(monkeypatch, choices, derived):
     monkeypatch.setattr(samples, "load_movielens", lambda folder: tiny_movielens())
     config = private(
         data={"source": "movielens", "agents": None, "dimension": None, **choices},

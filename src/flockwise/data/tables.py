@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +126,13 @@ def population_from_frame(
     codes, names = encode_labels(table[agent], agent, known)
     order, offsets = packing_order(codes, len(names))
     packed = np.empty((table.num_rows, len(columns)), dtype=kept)
+
+    def owner(row: int) -> str:
+        return names[codes[row]]
+
     for place, column in enumerate(columns):
-        packed[:, place] = finite_numbers(table[column], column, codes, names, kept)[order]
-    targets = np.array(finite_numbers(table[target], target, codes, names, kept)[order])
+        packed[:, place] = finite_numbers(table[column], column, owner, kept)[order]
+    targets = np.array(finite_numbers(table[target], target, owner, kept)[order])
     return Population.packed(packed, targets, offsets, agent_names=names, feature_names=columns)
 
 
@@ -175,29 +179,29 @@ def _feature_columns(
 
 
 def finite_numbers(
-    column: pa.ChunkedArray,
-    name: str,
-    codes: NDArray[np.int64],
-    names: tuple[str, ...],
-    dtype: np.dtype[Any],
+    column: pa.ChunkedArray, name: str, owner: Callable[[int], str | None], dtype: np.dtype[Any]
 ) -> NDArray[Any]:
-    """The column as finite floats; the first cell that is none is refused by agent, column and row."""
+    """The column as finite floats; the first cell that is not one is refused by agent, column and row."""
     kind = column.type
     if pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif not _is_numeric(kind):
         row, problem = _why_not_numbers(column)
-        raise cell_error(names[codes[row]], name, row, problem)
+        raise cell_error(owner(row), name, row, problem)
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))
-        raise cell_error(names[codes[row]], name, row, "missing value; fill it or drop the row")
+        raise cell_error(owner(row), name, row, "missing value; fill it or drop the row")
     numbers = column.to_numpy()
     converted = as_floats(numbers, dtype)
     finite = np.isfinite(converted)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise cell_error(names[codes[row]], name, row, nonfinite_words(float(numbers[row]), dtype))
+        raise cell_error(owner(row), name, row, nonfinite_words(float(numbers[row]), dtype))
     return converted
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
@@ -212,7 +216,7 @@ def _why_not_numbers(column: pa.ChunkedArray) -> tuple[int, str]:
     leave_out = "or leave the column out of features"
     if pa.types.is_dictionary(kind):
         return 0, f"category {column[0].as_py()!r} is not a number; encode categories as numbers {leave_out}"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if is_text(kind):
         for row, cell in enumerate(column):
             text = cell.as_py()
             if text is not None and not _reads_as_number(text):

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from flockwise.data.checks import cell_error
 from flockwise.data.labels import encode_labels, names_of
-from flockwise.data.tables import as_table, check_present, read_table, rows_by_agent
+from flockwise.data.tables import (
+    as_table,
+    check_present,
+    finite_numbers,
+    is_text,
+    read_table,
+    rows_by_agent,
+)
 from flockwise.errors import DataError, GraphError
 from flockwise.graph.build import Metric, angular_graph, knn_graph
 from flockwise.graph.similarity import SimilarityGraph
@@ -134,26 +141,24 @@ def _encoded(table: pa.Table, columns: list[str], names: Sequence[str] | None) -
 
 
 def _encode(column: pa.ChunkedArray, name: str, names: Sequence[str] | None) -> NDArray[np.float64]:
-    _check_complete(column.is_null(nan_is_null=True).to_numpy(), name, names)
+    def owner(row: int) -> str:
+        return str(row) if names is None else names[row]
+
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if _is_number(column.type):
-        return _standardized(column.cast(pa.float64()).to_numpy(), name, names)
-    if pa.types.is_boolean(kind) or pa.types.is_dictionary(column.type) or _is_text(kind):
+        values = finite_numbers(column, name, owner, np.dtype(np.float64))
+        if values.min() == values.max():
+            return np.zeros_like(values)
+        centered = values - values.mean()
+        return centered / centered.std()
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise cell_error(owner(row), name, row, "missing value; fill it or leave the column out")
+    if pa.types.is_boolean(kind) or pa.types.is_dictionary(column.type) or is_text(kind):
         return _one_hot(column.cast(kind), name)
     raise DataError(
         f"column {name!r}: {kind} is neither number nor text; convert it or leave it out of columns"
     )
-
-
-def _standardized(values: NDArray[np.float64], name: str, names: Sequence[str] | None) -> NDArray[np.float64]:
-    finite = np.isfinite(values)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise cell_error(_owner(names, row), name, row, f"value {values[row]} is not finite; replace it")
-    if values.min() == values.max():
-        return np.zeros_like(values)
-    centered = values - values.mean()
-    return centered / centered.std()
 
 
 def _one_hot(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
@@ -167,22 +172,8 @@ def _one_hot(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
     return np.eye(n_categories)[encoded.indices.to_numpy()]
 
 
-def _check_complete(missing: NDArray[np.bool_], name: str, names: Sequence[str] | None) -> None:
-    if missing.any():
-        row = int(np.argmax(missing))
-        raise cell_error(_owner(names, row), name, row, "missing value; fill it or leave the column out")
-
-
-def _owner(names: Sequence[str] | None, row: int) -> str:
-    return str(row) if names is None else names[row]
-
-
 def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def _weights(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:

@@ -95,21 +95,21 @@ def _rows_of_table(data: Any, agents: Any, agent: str | None, target: str | None
         )
     if agent is None:
         positions = _agents_of_rows(agents, table.num_rows, trained)
-        codes, names = np.zeros(table.num_rows, np.int64), ("",)
     elif agents is not None:
         raise DataError("give agents= or agent=, the column that names them, not both")
     else:
         codes, names = encode_labels(table[agent], agent)
         positions = agent_positions(np.array(names, dtype=object), trained)[codes]
-    kind = np.dtype(np.float64)
-    columns = [
-        np.ones(table.num_rows)
-        if name not in known
-        else finite_numbers(table[name], name, codes, names, kind)
-        for name in trained.feature_names
-    ]
-    targets = None if target is None else finite_numbers(table[target], target, codes, names, kind)
-    return Rows(np.column_stack(columns), positions, targets)
+
+    def numbers(name: str) -> NDArray[np.float64]:
+        def owner(row: int) -> str:
+            return trained.agent_names[positions[row]]
+
+        return finite_numbers(table[name], name, owner, np.dtype(np.float64))
+
+    # An intercept that is not a column is 1.
+    columns = [numbers(name) if name in known else np.ones(table.num_rows) for name in trained.feature_names]
+    return Rows(np.column_stack(columns), positions, None if target is None else numbers(target))
 
 
 def _agents_of_rows(agents: Any, n_rows: int, trained: Trained) -> NDArray[np.int64]:

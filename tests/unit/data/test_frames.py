@@ -235,7 +235,7 @@ def test_duplicate_columns():
         population_from_frame(pd.DataFrame([[1, 2, 3, 4]], columns=["agent", "x", "x", "y"]), target="y")
 
 
-def test_what_is_no_table():
+def test_data_that_is_not_a_table_is_refused():
     with pytest.raises(DataError, match=r"cannot read a LazyFrame as a table.*collect a lazy one first"):
         population_from_frame(pl.LazyFrame(COLUMNS), target="y")
     with pytest.raises(DataError, match="cannot read a list as a table"):

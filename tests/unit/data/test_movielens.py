@@ -106,7 +106,7 @@ def test_a_wrong_hash_leaves_nothing_behind(server, nowhere):
 
 
 @pytest.mark.parametrize("content", [b"<html>please log in</html>", small_zip()[:-40]])
-def test_what_is_no_archive_leaves_nothing_behind(server, nowhere, content):
+def test_a_broken_archive_leaves_nothing_behind(server, nowhere, content):
     served, address = server
     (served / "ml-100k.zip").write_bytes(content)
     with pytest.raises(DataError, match=r"not the expected zip archive.*nothing was kept"):
@@ -270,7 +270,7 @@ def test_test_ratings_have_no_influence(data, features):
     assert not np.array_equal(after.test.targets, before.test.targets)
 
 
-def test_disjoint_features_come_from_users_who_are_no_agents(data):
+def test_disjoint_features_come_from_users_who_are_not_agents(data):
     task = ratings_task(data, features="als_disjoint", als_iterations=2)
     assert task.train.n_agents == 472
     assert task.test.agent_names == task.train.agent_names

@@ -184,7 +184,7 @@ def test_an_unknown_name_is_refused_before_anything_is_done(tmp_path):
 
 
 @pytest.mark.usefixtures("known")
-def test_one_that_fails_does_not_keep_the_others_waiting(tmp_path, monkeypatch):
+def test_an_experiment_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "experiments.fig8", Broken("fig8"))
     done = run("all", "--out", tmp_path)
     assert isinstance(done.exception, FlockwiseError)

@@ -33,7 +33,7 @@ def test_other_arguments_and_other_experiments_are_other_steps(tmp_path):
     assert calls == [2, 3, 3]
 
 
-def test_what_was_done_before_an_interruption_is_kept(tmp_path):
+def test_results_before_an_interruption_are_kept(tmp_path):
     def stop_at_second(done, total, key):
         if done == 1:
             raise KeyboardInterrupt

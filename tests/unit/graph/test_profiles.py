@@ -77,7 +77,7 @@ def test_rows_are_brought_into_the_order_of_the_agents():
             {"agent": "who", "agent_names": ["anna", "bob"]},
             "agent 'bob', column 'age'",
         ),
-        ({"age": [1, np.inf]}, {}, "agent '1', column 'age', row 2: value inf is not finite"),
+        ({"age": [1, np.inf]}, {}, "agent '1', column 'age', row 2: infinite value"),
         ({"day": np.array(["2020-01-01"], dtype="datetime64[D]")}, {}, "column 'day': date32.*neither"),
         ({"name": [str(i) for i in range(1001)]}, {}, "column 'name' has 1001 different values"),
         ({"age": [1, 2]}, {"columns": ["size"]}, "there is no column 'size'"),

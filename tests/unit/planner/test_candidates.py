@@ -31,7 +31,7 @@ def families(facts):
         ({"loss": Quadratic(), "residual_scale": 2.0}, []),
     ],
 )
-def test_what_can_be_run_with_what_is_known(facts, settings, expected):
+def test_candidates_follow_from_the_public_facts(facts, settings, expected):
     assert families(facts(**settings)) == expected
 
 

@@ -71,7 +71,7 @@ def test_a_run_without_privacy_is_not_planned():
         ),
     ],
 )
-def test_what_a_plan_would_not_use_is_refused(sections, line):
+def test_keys_that_a_plan_would_not_use_are_refused(sections, line):
     assert refusal(**sections) == line
 
 

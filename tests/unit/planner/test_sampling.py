@@ -12,7 +12,7 @@ def test_a_small_network_is_simulated_whole(facts, ring):
     assert agents_to_simulate(facts(ring(MOST_AGENTS, 2))).tolist() == list(range(MOST_AGENTS))
 
 
-def test_of_a_large_ring_neighbors_are_taken(facts, ring):
+def test_of_a_large_ring_one_stretch_of_neighbors_is_simulated(facts, ring):
     graph = ring(3000, 3)
     inside = agents_to_simulate(facts(graph))
     assert len(set(inside.tolist())) == MOST_AGENTS

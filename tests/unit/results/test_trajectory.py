@@ -91,7 +91,7 @@ class TestColumnsAreMatchedByName:
         with pytest.raises(DataError, match="no agent 3; agents are 0 to 2"):
             run.predict([[0.0, 1.0, 1.0]], 3)
 
-    def test_rows_of_nobody_are_refused(self, run):
+    def test_rows_without_an_agent_are_refused(self, run):
         with pytest.raises(DataError, match="say whose rows these are"):
             run.predict([[0.0, 1.0, 1.0]])
 
@@ -208,7 +208,7 @@ class TestScores:
     """Against scikit-learn, agent by agent and for all rows together."""
 
     @pytest.mark.parametrize("metric", SCORES_OF_CLASSES)
-    def test_of_two_classes(self, run, metric):
+    def test_scores_of_two_classes_equal_those_of_scikit_learn(self, run, metric):
         frame = table(1)
         found = run.predict(frame[FEATURES], frame.who)
         chances = run.predict_proba(frame[FEATURES], frame.who)
@@ -222,7 +222,7 @@ class TestScores:
         assert run.score(data, **asked) == pytest.approx(np.mean(each))
 
     @pytest.mark.parametrize(("metric", "judge"), [("rmse", root_mean_squared_error), ("r2", r2_score)])
-    def test_of_numbers(self, metric, judge):
+    def test_scores_of_numbers_equal_those_of_scikit_learn(self, metric, judge):
         run = simulate(Problem(population("number"), None, Objective(Quadratic())), Local())
         frame = table(1)
         expected = judge(frame.number, run.predict(frame[FEATURES], frame.who))

@@ -1,19 +1,5 @@
 """Every exception that Flockwise raises on purpose.
 
-    FlockwiseError
-    ├── DataError          a table, a sample or a target that cannot be used
-    ├── GraphError         weights or edges that do not make a similarity graph
-    ├── ObjectiveError     a loss, penalty or trade-off that does not fit the data
-    ├── ConfigError        a configuration file or option that cannot be read
-    ├── SimulationError    a run that was asked for something it cannot do
-    │   └── ResumeError    a saved run that does not continue the problem at hand
-    ├── PrivacyError       something that would break a guarantee, or cannot be guaranteed
-    │   ├── BudgetSpent    a release that the budget or the plan does not allow any more
-    │   └── LedgerError    a ledger that is damaged, in use, or does not belong to the agent
-    ├── NetworkError       an agent, a message or a folder that a real network cannot use
-    │   └── IdentityError  a certificate, a key or a signature that does not hold
-    └── MissingExtra       an optional dependency that is not installed
-
 Messages name the agent, the field and the value, and say what to do about it.
 """
 

@@ -90,15 +90,16 @@ class HostStatus:
     strangers: int = 0
 
 
-class MetricsServer:
+class MetricsServer(Collector):
     """Answers Prometheus on the loopback interface, from the last status that the host took.
 
     port: 0 takes any that is free.
     """
 
     def __init__(self, status: Callable[[], HostStatus | None], port: int = 0) -> None:
+        self._status = status
         registry = CollectorRegistry()
-        registry.register(_StatusCollector(status))
+        registry.register(self)
         try:
             self._server, self._thread = start_http_server(port, addr=LOOPBACK, registry=registry)
         except OSError as error:
@@ -109,11 +110,6 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-class _StatusCollector(Collector):
-    def __init__(self, status: Callable[[], HostStatus | None]) -> None:
-        self._status = status
 
     def describe(self) -> Iterator[Metric]:
         """Nothing is collected on registration: there may be no status yet."""

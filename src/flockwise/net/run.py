@@ -20,7 +20,6 @@ from flockwise.net.identity import TlsFiles
 from flockwise.net.logs import EventLog, place_of
 from flockwise.net.metrics import MetricsServer
 from flockwise.net.participant import Participant
-from flockwise.net.roster import Neighborhood
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.signing import Verifier
 from flockwise.net.time import RealTime
@@ -69,15 +68,18 @@ async def open_host(folder: HostFolder, *, owns_process: bool = False) -> AsyncI
         opened.callback(log.close)
         refused = RefusedConnections(log)
         if owns_process:
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: _note(log, context))
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: _log_failure(log, context))
             refused.watch_standard_output()
             opened.callback(refused.stop)
+        neighborhood = folder.agents[0].neighborhood
+        dimension = neighborhood.dimension
+        largest_relay = NetworkSettings.of(neighborhood).largest_relay(dimension)
         link = ZenohLink(
             folder.network,
             folder.name,
             folder.listen,
             TlsFiles.of(folder.path / IDENTITY_FOLDER),
-            max_bytes=_longest_message(folder.agents[0].neighborhood),
+            max_bytes=greeting_limit(max(dimension, largest_relay)),
             log=log,
         )
         host = Host(
@@ -133,15 +135,10 @@ class RefusedConnections:
                 self._log("connection refused", text=found["why"].decode("utf-8", "replace"))
 
 
-def _note(log: EventLog, context: Mapping[str, Any]) -> None:
+def _log_failure(log: EventLog, context: Mapping[str, Any]) -> None:
     error = context.get("exception")
     if isinstance(error, BaseException):
         log.failure("unexpected error", error)
-
-
-def _longest_message(neighborhood: Neighborhood) -> int:
-    dimension = neighborhood.dimension
-    return greeting_limit(max(dimension, NetworkSettings.of(neighborhood).largest_relay(dimension)))
 
 
 def _participants(folder: HostFolder, link: ZenohLink, log: EventLog) -> list[Participant]:

@@ -25,7 +25,7 @@ import flockwise.privacy.plan
 from flockwise.audit import audit_one, every_attack
 from flockwise.audit.gate import SAMPLES
 from flockwise.cli.audit import audit
-from flockwise.data import Population
+from flockwise.data import Samples
 from flockwise.method import PrivateUpdates
 from flockwise.objective import Objective
 from flockwise.privacy.noise import SecureNoise, SimulatedNoise
@@ -221,16 +221,16 @@ def test_a_step_size_that_depends_on_the_data_is_caught(monkeypatch):
 # Ratings centered by the user's mean: one of them moves all.
 
 
-def centered(population):
+def centered(samples):
     """As the paper does with the ratings of each user."""
-    means = np.add.reduceat(population.targets, population.offsets[:-1]) / population.sample_counts
-    targets = population.targets - np.repeat(means, population.sample_counts)
-    return Population.packed(population.features, targets, population.offsets)
+    return Samples(samples.features, samples.targets - samples.targets.mean())
 
 
 @pytest.mark.parametrize("updates", [1, 10])
 def test_centering_by_the_own_mean_is_caught(updates):
-    assert_caught(dataclasses.replace(attack_on("descent, gaussian", updates), prepare=centered))
+    attack = attack_on("descent, gaussian", updates)
+    first, second = map(centered, attack.pair)
+    assert_caught(dataclasses.replace(attack, pair=(first, second)))
 
 
 # Floating-point noise in a real agent: some outputs are impossible on one of the data sets.

@@ -7,7 +7,6 @@ own. So one simulation is thousands of runs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -116,11 +115,6 @@ def noisy_gradients(plan: Plan, samples: Samples, noise: Noise) -> Floats:
     return -np.diff(models, axis=0) / (STEP_SIZE * PULL)
 
 
-def as_it_is(population: Population) -> Population:
-    """No preparation of the data."""
-    return population
-
-
 @dataclass(frozen=True, eq=False)
 class DescentAttack(Attack):
     """Private coordinate descent, Eq. (6), in the compiled engine.
@@ -128,13 +122,12 @@ class DescentAttack(Attack):
     The attacker sees every model that an agent releases and knows all but its noise. For either data set it
     lets the engine itself do the next update without noise; the rest of the released model is the noise.
 
-    prepare: what agents do to their data first. warm_start: the model that is their first release.
+    warm_start: the model that is their first release.
     """
 
     mechanism: str
     accountant: str
     pair: Pair
-    prepare: Callable[[Population], Population] = as_it_is
     warm_start: OutputPerturbation | None = None
 
     def ratios(self, which: int, runs: int, seed: int) -> Floats:
@@ -149,9 +142,8 @@ class DescentAttack(Attack):
         )
 
     def _problem(self, samples: Samples, runs: int) -> Problem:
-        population, no_edges = repeated(samples, runs)
         objective = Objective(Quadratic(), tradeoff=TRADEOFF, l2=L2, feature_bound=FEATURE_BOUND)
-        return Problem(self.prepare(population), no_edges, objective)
+        return Problem(*repeated(samples, runs), objective)
 
     @property
     def _method(self) -> CoordinateDescent:

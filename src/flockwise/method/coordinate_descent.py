@@ -71,7 +71,7 @@ class CoordinateDescent:
         warm = self.start if isinstance(self.start, WarmStart) else None
         noise = self.privacy.noise(problem, warm)
         if warm is not None:
-            released = warm.statistic.release_with(problem, noise.schedule, seed).vectors
+            released = warm.statistic.release(problem, noise.schedule, seed).vectors
             models, is_public = released.astype(problem.population.dtype), False
         else:
             start = self.start.models if isinstance(self.start, PublicModels) else "zeros"

@@ -25,8 +25,7 @@ from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
 from flockwise.privacy.grid import (
     clip_rows,
     finite,
-    grid_for_mean,
-    grid_for_vector,
+    grid_for,
     positive,
     round_to_grid,
     rounded_sensitivity,
@@ -69,7 +68,7 @@ class Rows:
 
     def event(self, plan: Plan, number: int) -> Mechanism:
         sensitivity = 2 * positive(self.clip, "clip") / positive(self.samples, "samples")
-        grid = grid_for_mean(sensitivity, self.samples) if plan.on_grid else None
+        grid = grid_for(sensitivity, self.samples) if plan.on_grid else None
         return plan.event(number, sensitivity, int(self.dimension), grid)
 
     def bounded(self, event: Mechanism, released: Any) -> NDArray[Any]:
@@ -115,7 +114,7 @@ class Bounded:
         if not plan.on_grid:
             return plan.event(number, sensitivity, self.dimension)
         norm: Norm = MECHANISMS[plan.mechanism].norm
-        grid = grid_for_vector(sensitivity, self.dimension)
+        grid = grid_for(sensitivity, positive(self.dimension, "dimension"))
         return plan.event(
             number, rounded_sensitivity(sensitivity, self.dimension, grid, norm), self.dimension, grid
         )

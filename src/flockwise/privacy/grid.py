@@ -83,8 +83,7 @@ def sum_on_grid(points: ArrayLike, bound: float, norm: Norm, grid: float) -> NDA
     check_grid(grid)
     if bound / grid > MAX_STEPS:
         raise PrivacyError(
-            f"bound={bound!r} is more than 2^61 steps of grid={grid!r}: the sum would overflow; "
-            "use grid_for_mean"
+            f"bound={bound!r} is more than 2^61 steps of grid={grid!r}: the sum would overflow; use grid_for"
         )
     return np.trunc(clipped / (len(clipped) * grid)).astype(np.int64).sum(axis=0)
 
@@ -111,32 +110,18 @@ def rounded_sensitivity(sensitivity: float, dimension: int, grid: float, norm: N
     return sensitivity + grid * (dimension if norm == "l1" else math.sqrt(dimension))
 
 
-def grid_for_mean(sensitivity: float, samples: int) -> float:
-    """A step for the mean of m clipped points with the given sensitivity, 2·bound/m.
+def grid_for(sensitivity: float, parts: float) -> float:
+    """A step for the mean of so many clipped samples, or for a finished vector of so many coordinates.
 
-    Rounding toward zero moves a coordinate of the mean by less than m·grid, at most 2⁻²⁰ of the
-    sensitivity. The noise is of the order of the sensitivity, or more.
+    It is a power of two, finer than sensitivity/parts by at least 2²⁰. Rounding toward zero moves a
+    coordinate of a mean by less than m·grid, at most 2⁻²⁰ of the sensitivity; the noise is of the order of
+    the sensitivity, or more. To a vector's sensitivity rounding adds at most 2⁻²⁰ of it, in either norm.
     """
-    positive(sensitivity, "sensitivity")
-    positive(samples, "samples")
-    return power_of_two_below(sensitivity / samples)
-
-
-def grid_for_vector(sensitivity: float, dimension: int) -> float:
-    """A step for a finished vector: rounding adds at most 2⁻²⁰ to its sensitivity, in either norm."""
-    positive(sensitivity, "sensitivity")
-    positive(dimension, "dimension")
-    return power_of_two_below(sensitivity / dimension)
-
-
-def power_of_two_below(value: float) -> float:
-    """The largest power of two that is finer than `value` by at least 2²⁰."""
-    return math.ldexp(1.0, math.frexp(value)[1] - 1 - FINENESS_BITS)
+    share = positive(sensitivity, "sensitivity") / positive(parts, "parts")
+    return math.ldexp(1.0, math.frexp(share)[1] - 1 - FINENESS_BITS)
 
 
 def check_grid(grid: Any) -> None:
     """Dividing by another step than a normal power of two would round once more."""
     if not (isinstance(grid, float) and grid >= 2.0**-900 and math.frexp(grid)[0] == 0.5):
-        raise PrivacyError(
-            f"grid must be a power of two, got grid={grid!r}; use grid_for_mean or grid_for_vector"
-        )
+        raise PrivacyError(f"grid must be a power of two, got grid={grid!r}; use grid_for")

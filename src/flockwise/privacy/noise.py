@@ -51,7 +51,7 @@ class SecureNoise:
         if event.grid is None:
             raise PrivacyError(
                 f"{event.name}: secure noise is drawn on an integer grid and the event has none; "
-                "give it one by grid_for_mean or grid_for_vector and plan again"
+                "give it one by grid_for and plan again"
             )
         check_grid(event.grid)
         if event.scale / event.grid > MAX_STEPS_OF_NOISE:

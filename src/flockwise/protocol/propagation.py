@@ -57,13 +57,6 @@ SMALLEST: Final = 1e-12
 SCALARS: Final = 3
 
 
-class _Best(NamedTuple):
-    """The same for all agents: the largest precision of a release, and the smallest number, negated."""
-
-    precision: float
-    leader: float
-
-
 @PROTOCOLS.register
 @dataclass(frozen=True)
 class PropagationProtocol:
@@ -87,19 +80,19 @@ class PropagationProtocol:
         gossip = Gossip(weights, (yield from find_reach(number)))
         variances = np.array([public.variance])
         precision = 1 / public.variance
-        best = _Best(*(yield from gossip.largest("best", np.array([precision, -number]))).tolist())
-        if best.precision == 0:
+        best, leader = (yield from gossip.largest("best", np.array([precision, -number]))).tolist()
+        if best == 0:
             return None
         released = AgentRows(public.vector[None], public_noise(np.array([number]), variances))
         columns = weighted(released, variances)[0]
         rounds = yield from gossip.rounds_to_agree("mixing", columns[-PROBE_COLUMNS - 1 :])
         means = AgentRows.of_columns((yield from gossip.mean("mean", columns, rounds))[None])
-        sums = np.array([precision, float(-number == best.leader)])
+        sums = np.array([precision, float(-number == leader)])
         (total,) = yield from gossip.mean("precision", sums, rounds)
         before = _without_noise_in_mean(
             released, means, kept_share(means.vectors[0], float(total)), precision
         )
-        pull = self.tradeoff * max(precision / best.precision, LEAST_CONFIDENCE)
+        pull = self.tradeoff * max(precision / best, LEAST_CONFIDENCE)
         after = AgentRows.of_columns(
             (yield from _propagated(before.columns()[0], pull, weights, gossip))[None]
         )

@@ -14,19 +14,13 @@ from flockwise.checks import Configured, Positive, check_fields
 from flockwise.data import Population
 from flockwise.data.samples import Samples
 from flockwise.errors import PrivacyError
-from flockwise.objective import LocalObjectives, Loss, Objective, Problem, gradient_bound
+from flockwise.objective import LocalObjectives, Objective, Problem, gradient_bound
 from flockwise.objective.losses import loss_name
 from flockwise.privacy.budget import Budgets
 from flockwise.privacy.gate import Bounded
 from flockwise.privacy.grid import clip_rows
 from flockwise.privacy.schedule import Schedule
-from flockwise.release.statistic import (
-    STATISTICS,
-    Misfit,
-    Released,
-    check_fits,
-    release_with,
-)
+from flockwise.release.statistic import STATISTICS, Misfit, Released, check_fits, release_once
 from flockwise.solve.local import minimize_each
 
 # The gradient that a solver may leave, as a share of one sample's largest gradient: it enters the
@@ -74,39 +68,34 @@ class OutputPerturbation:
         yield from model_misfits(self.name, self.l2, objective)
 
     def of(self, samples: Samples, objective: Objective, at: NDArray[Any] | None = None) -> Bounded:
-        task = self.task(_of_one(samples, objective))
-        (model,), (sensitivity,) = self._models(task), self._sensitivities(task)
+        problem = _of_one(samples, objective)
+        (model,), (sensitivity,) = self._models(problem), self.sensitivities(problem)
         return Bounded(model, float(sensitivity))
 
-    def release(self, problem: Problem, budgets: Budgets, seed: int) -> Released:
-        schedule = Schedule.fitting(budgets, problem.n_agents, self.mechanism, 1)
-        return self.release_with(problem, schedule, seed)
-
-    def release_with(self, problem: Problem, schedule: Schedule, seed: int) -> Released:
-        """Everyone's model as the first release of its plan."""
+    def release(self, problem: Problem, budgets: Budgets | Schedule, seed: int) -> Released:
         check_fits(self, problem.objective)
-        task = self.task(problem)
         counts = problem.population.sample_counts
-        return release_with(self, self._models(task), counts, self._sensitivities(task), schedule, seed)
+        return release_once(self, self._models(problem), counts, self.sensitivities(problem), budgets, seed)
 
     def sensitivities(self, problem: Problem) -> NDArray[np.float64]:
         """How far each agent's model may move when one of its samples is replaced."""
-        return self._sensitivities(self.task(problem))
+        objective, counts = self._objective(problem), np.maximum(problem.population.sample_counts, 1)
+        assert isinstance(objective.l2, int | float)
+        return sample_gradient_bound(objective) * (1 / counts + SOLVER_SHARE) / objective.l2
 
     def signal_power(self, dimension: int) -> float | None:
         return None
 
-    def task(self, problem: Problem) -> Problem:
-        """The problem whose minima are released."""
-        return bounded_problem(problem, released_loss(problem.loss, self.width), self.l2)
-
-    def _models(self, task: Problem) -> NDArray[np.float64]:
+    def _models(self, problem: Problem) -> NDArray[np.float64]:
+        task = bounded_problem(problem, self._objective(problem))
         tilts = np.zeros((task.n_agents, task.dimension))
         return solved_within(task, tilts, SOLVER_SHARE * sample_gradient_bound(task.objective))
 
-    def _sensitivities(self, task: Problem) -> NDArray[np.float64]:
-        counts = np.maximum(task.population.sample_counts, 1)
-        return sample_gradient_bound(task.objective) * (1 / counts + SOLVER_SHARE) / task.l2_penalties
+    def _objective(self, problem: Problem) -> Objective:
+        """The objective whose minima are released: a loss of bounded slope, one constant λ."""
+        loss: Any = problem.loss
+        bounded = loss if self.width is None else loss.bounded(self.width)
+        return replace(problem.objective, loss=bounded, l2=self.l2 or problem.objective.l2)
 
 
 def model_misfits(kind: str, l2: float | None, objective: Objective) -> Iterator[Misfit]:
@@ -124,14 +113,8 @@ def model_misfits(kind: str, l2: float | None, objective: Objective) -> Iterator
         )
 
 
-def released_loss(loss: Loss, width: float | None) -> Loss:
-    """The loss of the release: that of the problem, with a bounded slope."""
-    return loss if width is None else loss.bounded(width)  # type: ignore[attr-defined]
-
-
-def bounded_problem(problem: Problem, loss: Loss, l2: float | None) -> Problem:
-    """The problem whose minima are released: bounded samples, a loss of bounded slope, one constant λ."""
-    objective = replace(problem.objective, loss=loss, l2=problem.objective.l2 if l2 is None else l2)
+def bounded_problem(problem: Problem, objective: Objective) -> Problem:
+    """The problem whose minima are released, on bounded samples."""
     population, bound = problem.population, objective.feature_bound
     assert bound is not None
     # In double precision, whatever that of the data: rounded, a scaled sample could be too long again.

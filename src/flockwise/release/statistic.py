@@ -112,29 +112,22 @@ def release_once(
     vectors: NDArray[np.float64],
     counts: NDArray[np.int64],
     sensitivities: NDArray[np.float64],
-    budgets: Budgets,
+    budgets: Budgets | Schedule,
     seed: int,
 ) -> Released:
-    """Every agent's vector with noise that spends its whole budget."""
-    schedule = Schedule.fitting(budgets, len(vectors), statistic.mechanism, 1)
-    return release_with(statistic, vectors, counts, sensitivities, schedule, seed)
+    """Every agent's vector with noise that spends its whole budget; the seed can subtract it again.
 
-
-def release_with(
-    statistic: Statistic,
-    vectors: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    sensitivities: NDArray[np.float64],
-    schedule: Schedule,
-    seed: int,
-) -> Released:
-    """Every agent's vector with the noise of the first release of its plan; the seed can subtract it again.
+    budgets: or a schedule, whose first release this is.
 
     The sampling variance is bounded by that of m_i independent terms of which each moves the vector
     by at most half of the sensitivity Δ_i: m_i·Δ_i²/4 in all coordinates together.
     """
     has_samples = counts > 0
-    dimension = vectors.shape[1]
+    n_agents, dimension = vectors.shape
+    if isinstance(budgets, Schedule):
+        schedule = budgets
+    else:
+        schedule = Schedule.fitting(budgets, n_agents, statistic.mechanism, 1)
     scales = schedule.multipliers[schedule.rows, 0] * sensitivities
     stds = schedule.stds(dimension)[:, 0] * sensitivities
     noise = scales[:, None] * standard_noises(statistic.mechanism, seed, *vectors.shape)

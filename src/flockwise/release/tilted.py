@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -92,7 +92,8 @@ class ObjectivePerturbation:
 
     def release(self, problem: Problem, budgets: Budgets, seed: int) -> Released:
         check_fits(self, problem.objective)
-        task = bounded_problem(problem, problem.loss, self.l2)
+        objective = replace(problem.objective, l2=self.l2 or problem.objective.l2)
+        task = bounded_problem(problem, objective)
         largest, penalties = sample_gradient_bound(task.objective), task.l2_penalties
         counts = problem.population.sample_counts
         distinct, rows = distinct_budgets(budgets, problem.n_agents)

@@ -1,7 +1,7 @@
 """Release once: sensitivities that hold, noise that is calibrated, smoothing that sees no data, refusals."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -250,7 +250,8 @@ def test_tilts_solve_their_equation():
 
 
 def test_a_tilted_minimum_is_one():
-    task = bounded_problem(random_problem(2, feature_bound=1.0), CappedLogistic(), 0.3)
+    problem = random_problem(2, feature_bound=1.0)
+    task = bounded_problem(problem, replace(problem.objective, loss=CappedLogistic(), l2=0.3))
     tilts = np.random.default_rng(0).normal(size=(task.n_agents, task.dimension))
     models = solved_within(task, tilts, 1e-6)
     for agent in range(task.n_agents):

@@ -16,7 +16,7 @@ from tests.unit.privacy.proven import (
 from flockwise.errors import BudgetSpent, LedgerError, PrivacyError
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.gate import Bounded, Gate, Rows, check_entries
-from flockwise.privacy.grid import grid_for_mean, grid_for_vector, rounded_sensitivity
+from flockwise.privacy.grid import grid_for, rounded_sensitivity
 from flockwise.privacy.ledger import Entry, Ledger, MemoryLedger, read_statement
 from flockwise.privacy.mechanisms import Gaussian, Laplace
 from flockwise.privacy.messages import decode
@@ -28,7 +28,7 @@ SAMPLES, DIMENSION, CLIP = 8, 3, 1.5
 SENSITIVITY = 2 * CLIP / SAMPLES
 POINTS = np.random.default_rng(7).normal(size=(SAMPLES, DIMENSION))
 ROWS, ZEROS = Rows.of(POINTS, CLIP), Rows.of(POINTS * 0, CLIP)
-GRID = grid_for_mean(SENSITIVITY, SAMPLES)
+GRID = grid_for(SENSITIVITY, SAMPLES)
 COSTS = [1.0, 2.0, 3.0]
 
 
@@ -137,12 +137,12 @@ def test_releases_are_consumed_once_in_order_and_then_there_is_silence():
 def test_the_sensitivity_of_a_vector_includes_its_rounding(kind):
     ledger = MemoryLedger("anna")
     gate = Gate(planned(2, kind.name), ledger, NoNoise())
-    vector, grid = np.array([0.123, -4.56, 7.0]), grid_for_vector(0.4, DIMENSION)
+    vector, grid = np.array([0.123, -4.56, 7.0]), grid_for(0.4, DIMENSION)
     released = gate.release(Bounded(vector, 0.4)).vector
     np.testing.assert_allclose(released, vector, atol=grid / 2, rtol=0)
     gate.release(Bounded(np.zeros(4), 0.4))
     for entry, dimension in zip(ledger.entries, (DIMENSION, 4), strict=True):
-        step = grid_for_vector(0.4, dimension)
+        step = grid_for(0.4, dimension)
         assert (entry.event.grid, entry.event.dimension) == (step, dimension)
         assert entry.event.sensitivity == rounded_sensitivity(0.4, dimension, step, kind.norm) > 0.4
 

@@ -12,8 +12,7 @@ from flockwise.errors import PrivacyError
 from flockwise.privacy.grid import (
     check_grid,
     clip_rows,
-    grid_for_mean,
-    grid_for_vector,
+    grid_for,
     round_to_grid,
     rounded_sensitivity,
     sum_on_grid,
@@ -78,7 +77,7 @@ def test_what_is_not_finite_is_refused_without_being_shown(bad):
 def test_replacing_a_row_moves_the_sum_by_at_most_the_sensitivity_in_steps(points, bound, norm):
     """Two data sets that differ in one row, in exact arithmetic: ‖sum − sum'‖ ≤ 2·bound/(m·grid)."""
     samples = len(points)
-    grid = grid_for_mean(2 * bound / samples, samples)
+    grid = grid_for(2 * bound / samples, samples)
     other = points.copy()
     other[0] = -points[-1][::-1]
     moved = sum_on_grid(points, bound, norm, grid) - sum_on_grid(other, bound, norm, grid)
@@ -90,7 +89,7 @@ def test_replacing_a_row_moves_the_sum_by_at_most_the_sensitivity_in_steps(point
 
 def test_opposite_points_reach_the_sensitivity():
     """The bound of the test above is tight: noise could not be smaller."""
-    grid = grid_for_mean(1.0, 2)
+    grid = grid_for(1.0, 2)
     one, other = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[-1.0, 0.0], [0.0, 1.0]])
     moved = np.linalg.norm(sum_on_grid(one, 1.0, "l2", grid) - sum_on_grid(other, 1.0, "l2", grid)) * grid
     assert 1.0 - 1e-5 < moved <= 1.0
@@ -100,7 +99,7 @@ def test_the_grid_costs_no_accuracy():
     """The mean on the grid is within 2⁻²⁰ of the sensitivity of the true one."""
     points = np.random.default_rng(0).normal(size=(37, 20))
     sensitivity = 2 * 2.5 / 37
-    grid = grid_for_mean(sensitivity, 37)
+    grid = grid_for(sensitivity, 37)
     mean = sum_on_grid(points, 2.5, "l2", grid) * grid
     np.testing.assert_allclose(
         mean, clip_rows(points, 2.5, "l2").mean(axis=0), atol=sensitivity * 2**-20, rtol=0
@@ -132,19 +131,19 @@ def test_a_vector_beyond_the_integers_ends_there():
 
 
 def test_a_sum_that_could_overflow_is_refused_from_public_values_alone():
-    with pytest.raises(PrivacyError, match=r"overflow.*grid_for_mean"):
+    with pytest.raises(PrivacyError, match=r"overflow.*grid_for"):
         sum_on_grid(np.zeros((3, 2)), 1e10, "l2", 2.0**-40)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 0.3, 1.0, 7e20])
 @pytest.mark.parametrize("size", [1, 3, 100_000])
 def test_grids_are_powers_of_two_that_fit(scale, size):
-    for grid in (grid_for_mean(scale, size), grid_for_vector(scale, size)):
-        check_grid(grid)
-        assert grid * size / scale * (1 + 1e-12) >= 2.0**-21
-        assert grid * size / scale <= 2.0**-20 * (1 + 1e-12)
+    grid = grid_for(scale, size)
+    check_grid(grid)
+    assert grid * size / scale * (1 + 1e-12) >= 2.0**-21
+    assert grid * size / scale <= 2.0**-20 * (1 + 1e-12)
     for norm in ("l1", "l2"):
-        added = rounded_sensitivity(scale, size, grid_for_vector(scale, size), norm) / scale - 1
+        added = rounded_sensitivity(scale, size, grid, norm) / scale - 1
         assert added <= 2.0**-20 * (1 + 1e-9)
 
 

@@ -65,7 +65,7 @@ def noise_free(statistic, samples, objective):
 
 def problem_of(samples, objective) -> Problem:
     """Of one agent."""
-    population = Population.packed(*samples, np.array([0, SAMPLES]))
+    population = Population.packed(samples.features, samples.targets, np.array([0, SAMPLES]))
     return Problem(population, SimilarityGraph.from_edges(1, np.empty((0, 2), np.int64)), objective)
 
 

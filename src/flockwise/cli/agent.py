@@ -9,6 +9,7 @@ import typer
 
 from flockwise.cli.console import say
 from flockwise.errors import NetworkError
+from flockwise.files import write_whole
 
 agent = typer.Typer(no_args_is_help=True, help="Run an agent of a real network on this machine.")
 
@@ -41,7 +42,8 @@ def request(
     file = folder / "request.json"
     if file.exists():
         raise NetworkError(f"{file}: there is a request already; send it, or remove the folder")
-    file.write_bytes(make_request(folder, network, name, address))
+    asked = make_request(folder, network, name, address)
+    write_whole(file, lambda part: part.write_bytes(asked))
     say(f"Send {file} to the people who run the network; the private keys stay in {folder}.")
 
 

@@ -2,7 +2,7 @@
 
 The registries are walked, so parts from other packages are attacked as well. The ε and δ are chosen for what
 can be measured: a bound of ε = 1 at δ = 1e-5 shows in one run of thousands, and would need millions of them.
-What a mechanism does wrong at one budget it does wrong at others.
+A mechanism that is wrong at one budget is wrong at others.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from flockwise.protocol.choice import (
     judged,
     mean_of,
     measured_signal,
-    nothing_believed,
+    no_estimates,
     usable,
 )
 from flockwise.protocol.filter import DEGREES, batches, hops_to_judge, step_weights
@@ -153,7 +153,7 @@ def collected(results: Mapping[int, Any], n_agents: int, dimension: int) -> Smoo
 def _no_smoothing(n_agents: int, dimension: int) -> Smoothing:
     """For agents that received nothing."""
     numbers = np.zeros(n_agents, np.int64)
-    return Smoothing(nothing_believed(n_agents, dimension), numbers, numbers.copy(), np.zeros(n_agents))
+    return Smoothing(no_estimates(n_agents, dimension), numbers, numbers.copy(), np.zeros(n_agents))
 
 
 def _hop(graph: SimilarityGraph) -> sparse.csr_array:

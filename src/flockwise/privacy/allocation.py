@@ -43,7 +43,7 @@ def late_heavy(wake_ticks: Sequence[int], contraction: float, exponent: float) -
     """Prop. 2 corrected: ε_i(t) ∝ C^((T−1−t)·exponent), exponent as of `exponent_for`.
 
     contraction: of one tick; proven (ConvergenceTheory.contraction) or measured on public data. Only
-    the ticks between the agent's updates matter, so that T itself is not needed.
+    the ticks between the agent's updates matter, so T itself is not needed.
     """
     last = max(_checked(wake_ticks, contraction))
     return _powers([last - tick for tick in wake_ticks], contraction, exponent)

@@ -1,4 +1,4 @@
-"""How much may ever be learned about one data point of an agent."""
+"""How much may ever be learned about one sample of an agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flockwise.errors import PrivacyError
 
 @dataclass(frozen=True)
 class Budget:
-    """(ε, δ)-differential privacy for all that an agent ever sends, when one of its points is replaced."""
+    """(ε, δ)-differential privacy for all that an agent ever sends, when one of its samples is replaced."""
 
     epsilon: float
     delta: float = 0.0
@@ -34,7 +34,7 @@ def least_delta(budgets: Budgets) -> float:
 
 
 def default_delta(max_samples: int) -> float:
-    """One δ for all agents: min(1e-5, 1/m_max²), where m_max is the public cap on an agent's points."""
+    """One δ for all agents: min(1e-5, 1/m_max²), where m_max is the public cap on an agent's samples."""
     if max_samples < 1:
         raise PrivacyError(f"max_samples must be at least 1, got max_samples={max_samples!r}")
     return min(1e-5, 1 / max_samples**2)

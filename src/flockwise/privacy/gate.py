@@ -179,11 +179,11 @@ class Gate:
         return self._start if self._last is None else self._last.vector
 
     def last_release(self) -> Release | None:
-        """What was released last. Send it again after a restart: same number, same bytes, no cost."""
+        """The last release. Send it again after a restart: same number, same bytes, no cost."""
         return self._last
 
     def prepare(self, value: Rows | Bounded) -> None:
-        """Draw the noise of the next release now, so that on the tick nobody can time the sampler.
+        """Draw the noise of the next release now: on the tick nobody can then time the sampler.
 
         For an agent to call when it starts and after each release, with a value of the size that it is going
         to release. BudgetSpent says that there is no next one: the agent falls silent. Noise that was drawn
@@ -266,7 +266,7 @@ class Gate:
 
 
 def check_entries(plan: Plan, agent: str, entries: Iterable[Entry]) -> None:
-    """What was spent has to be what this plan leads to."""
+    """Refuse entries that are not the releases of this plan."""
     for entry in entries:
         event, number = entry.event, entry.number
         is_of_plan = number <= len(plan) and (event.grid is not None) == plan.on_grid

@@ -2,7 +2,7 @@
 
 Floating-point noise is attackable: its low bits tell which sums are possible. So a real agent rounds
 onto multiples of a step, sums exactly in 64-bit integers, adds integer noise and scales back. The
-step is a power of two, so that dividing by it and multiplying by it change no digit.
+step is a power of two, so dividing by it and multiplying by it change no digit.
 
 All bounds here hold for the numbers as computed, not only for those on paper: a clipped row is made
 shorter by more than all rounding errors of the clipping together.
@@ -51,7 +51,7 @@ def clip_rows(points: ArrayLike, bound: float, norm: Norm) -> NDArray[np.float64
     """Each row, scaled down where it is longer than `bound`.
 
     The rounding errors of norm, factor and product amount to less than (p + 8) units in the last
-    place (Higham, Accuracy and Stability of Numerical Algorithms, §3.1), so that rows end that much
+    place (Higham, Accuracy and Stability of Numerical Algorithms, §3.1), so rows end that much
     and more below the bound.
     """
     rows = finite(points, 2, "points")
@@ -76,7 +76,7 @@ def _lengths(rows: NDArray[np.float64], norm: Norm) -> NDArray[np.float64]:
 def sum_on_grid(points: ArrayLike, bound: float, norm: Norm, grid: float) -> NDArray[np.int64]:
     """The mean of the clipped rows in steps of `grid`, exactly: replacing a row moves it by 2·bound/(m·grid).
 
-    Each row is rounded toward zero onto multiples of m·grid, which never makes it longer, so that the
+    Each row is rounded toward zero onto multiples of m·grid, which never makes it longer, so the
     sum of the m integer rows counts steps of `grid` of the mean.
     """
     clipped = clip_rows(points, bound, norm)
@@ -104,7 +104,7 @@ def round_to_grid(vector: ArrayLike, grid: float) -> NDArray[np.int64]:
 def rounded_sensitivity(sensitivity: float, dimension: int, grid: float, norm: Norm) -> float:
     """Sensitivity after rounding to the nearest multiples of `grid`.
 
-    Each of two neighboring vectors moves by at most grid/2 a coordinate, so that together they move
+    Each of two neighboring vectors moves by at most grid/2 a coordinate, so together they move
     apart by at most p·grid in L1 and √p·grid in L2.
     """
     return sensitivity + grid * (dimension if norm == "l1" else math.sqrt(dimension))

@@ -111,7 +111,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a ledger says, and what is wrong with it."""
+    """The content of a ledger, and what is wrong with it."""
 
     account: Account
     rows: tuple[Row, ...]
@@ -246,7 +246,7 @@ class Ledger(LedgerBase):
     def create(cls, folder: str | Path, agent: str) -> Self:
         """A new ledger, with nothing granted and nothing spent.
 
-        What a crash left half made is made anew; an account never is.
+        A file that a crash left half made is made anew; an account never is.
         """
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
@@ -351,7 +351,7 @@ class Ledger(LedgerBase):
 
 
 def read_statement(folder: Path) -> Statement:
-    """What the ledger in this folder says, without locking or changing it."""
+    """Read the ledger in this folder without locking or changing it."""
     _refuse_missing(folder)
     with _explained(folder), closing(_connect(folder, mode="ro")) as connection:
         return _read(folder, connection)

@@ -1,6 +1,6 @@
 """Noise mechanisms, each with all that is known of it: law, norm, integer version, what is proven.
 
-One instance is one event: a sensitivity and the noise that hides it. What an event costs depends on the
+One instance is one event: a sensitivity and the noise that hides it. The cost of an event depends on the
 ratio of noise to sensitivity alone, its `multiplier`, so a plan holds multipliers and the gate scales them
 to the sensitivity of what it is given.
 

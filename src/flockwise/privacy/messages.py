@@ -1,12 +1,12 @@
 """The two kinds of message that leave an agent; there is no third.
 
-A `Release` is computed from private data, so that it reveals something about them. Only the gate
+A `Release` is computed from private data, so it reveals something about them. Only the gate
 (flockwise.privacy.gate) makes one: after clipping, noise and a durable charge. The class cannot be
 constructed without the gate's seal; that is a guard against accidents, such as wrapping a fresh
 model to send it, and not against a programmer who means harm.
 
 A `Relay` is computed from releases, other relays and public values. Whatever it says was in those
-already, so that it costs nothing and anyone may make one, provided that the function that does
+already, so it costs nothing and anyone may make one, provided that the function that does
 receives no private data.
 """
 
@@ -35,7 +35,7 @@ SEAL: Final = Seal()
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What an agent sends of its private data: noisy, paid for, and on disk before it leaves.
+    """A message made of private data: noisy, paid for, and on disk before it leaves.
 
     `payload` holds the whole message; the same number always has the same payload.
     """
@@ -55,7 +55,7 @@ class Release:
 
 @dataclass(frozen=True, eq=False)
 class Relay:
-    """What an agent passes on: made of releases, relays and public values alone."""
+    """A message made of releases, relays and public values alone."""
 
     sender: int
     stage: str

@@ -42,7 +42,7 @@ class Noise(Protocol):
 class SecureNoise:
     """Integer noise that a real agent may use; needs the extra `secure`.
 
-    Its sampler takes a time that depends on what it draws, so that the gate draws ahead
+    Its sampler takes a time that depends on what it draws, so the gate draws ahead
     (Gate.prepare) and only adds when the agent wakes.
     """
 

@@ -11,7 +11,7 @@ Status: TypeAlias = Literal["public", "private", "unknown", "released"]
 
 @dataclass(frozen=True)
 class Origin:
-    """What it is, and what it was made from.
+    """A thing that a run takes as given, and what it was made from.
 
     status: "public" says nothing about anybody's samples. "private" was computed from them without noise;
     "unknown" might have been: no guarantee covers either. "released" was paid for.

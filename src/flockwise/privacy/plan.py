@@ -1,6 +1,6 @@
 """A plan: all that an agent will ever spend, as noise multipliers that are fixed before the first release.
 
-What a release costs depends on noise/sensitivity alone. So a plan holds ratios, and the gate multiplies each
+The cost of a release depends on noise/sensitivity alone. So a plan holds ratios, and the gate multiplies each
 by the sensitivity of what it is given. The number of samples may grow meanwhile: a later release then has
 a smaller sensitivity and less noise, at the same cost. This is adaptive composition with costs that are
 fixed beforehand (docs/privacy.md).

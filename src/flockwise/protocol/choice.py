@@ -108,8 +108,8 @@ class Beliefs(NamedTuple):
     collaborates: NDArray[np.bool_]
 
 
-def nothing_believed(n_agents: int, dimension: int) -> Beliefs:
-    """What agents believe who heard nobody."""
+def no_estimates(n_agents: int, dimension: int) -> Beliefs:
+    """For agents that received nothing."""
     nothing, none = np.zeros((n_agents, dimension)), np.zeros(n_agents)
     return Beliefs(nothing, none, none.copy(), np.ones(n_agents), np.zeros(n_agents, bool))
 
@@ -139,7 +139,7 @@ def is_wide_enough(modes: float, next_modes: float) -> bool:
     """Whether a filter lets pass at least about two modes of the graph evenly.
 
     modes: K = Σ h², h being the filter's values at the graph's eigenvalues without the first. The next
-    degree is √2 times larger and its h about the square, so that K²/K_next counts modes that pass evenly.
+    degree is √2 times larger and its h about the square, so K²/K_next counts modes that pass evenly.
     """
     return modes >= LEAST_MODES and modes**2 >= LEAST_EVEN_MODES * next_modes
 

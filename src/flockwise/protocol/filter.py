@@ -3,11 +3,11 @@
 One hop multiplies by P = W·D⁻¹, which needs nothing but the neighbors' vectors. Chebyshev's recursion
 T_q = 2P·T_(q−1) − T_(q−2) turns hops into polynomials. Their sum here is a step: with an eigenvalue of P
 written cos θ, it keeps θ below CUTOFF/degree and drops what is beyond, within a width of about π/degree.
-Jackson's damping makes it a convolution of the step with a positive kernel, so that it is nowhere negative
+Jackson's damping makes it a convolution of the step with a positive kernel, so it is nowhere negative
 (Weiße et al. 2006, "The kernel polynomial method"). Agents filter what they know times its precision, and the
 precision itself: as in push-sum gossip, the quotient is a mean in which each counts as much as it is precise.
 
-W is not that of the graph: both agents' degrees are divided out of each tie first. Then slow patterns follow
+W is not that of the graph: both agents' degrees are divided out of each edge first. Then slow patterns follow
 how agents resemble each other and not how densely they lie (Coifman and Lafon 2006, "Diffusion maps", α = 1).
 """
 

@@ -28,7 +28,7 @@ AGREEING: Final = "/agree"
 
 @dataclass(frozen=True)
 class Neighborhood:
-    """What an agent knows of the graph: its own ties."""
+    """The part of the graph that an agent knows: its own edges."""
 
     weights: Mapping[int, float]
 
@@ -56,7 +56,7 @@ def sum_heard(weights: Mapping[int, float], heard: Heard, size: int) -> tuple[Ve
 class Gossip:
     """Means and largest values over all agents.
 
-    All ties count alike in it: means need no resemblance, and weak ties would make them slow.
+    All edges count alike in it: means need no resemblance, and weak edges would make them slow.
     reach: a bound on the hops between two agents.
     """
 

@@ -34,7 +34,7 @@ from flockwise.protocol.choice import (
     guessed_signal,
     mean_of,
     measured_signal,
-    nothing_believed,
+    no_estimates,
     usable,
 )
 from flockwise.protocol.conversation import PROTOCOLS, Conversation, Direction, Public, Say, Vector
@@ -95,7 +95,7 @@ def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Co
     rounds = yield from gossip.rounds_to_agree("mixing", columns[-PROBE_COLUMNS - 1 :])
     mixed = yield from gossip.mean("mean", columns, rounds)
     if np.isposinf(mixed).all():  # nobody released anything
-        return Outcome(nothing_believed(1, len(public.vector)), Choice(0, 0.0, 0.0, 0.0), 0)
+        return Outcome(no_estimates(1, len(public.vector)), Choice(0, 0.0, 0.0, 0.0), 0)
     means = AgentRows.of_columns(mixed[None])
     own = _Own(released.less(means), variances, means, gossip, rounds)
     signal = yield from _signal(public, own)

@@ -1,14 +1,14 @@
 """How many hops apart two agents can be, found by the agents themselves: the echo algorithm.
 
-Everyone floods its own number and joins the flood of the smallest one that it hears of. Who has joined
-answers its parent, by which it joined, once all its neighbors have joined and all its children have
-answered; so that only the smallest number of all, the leader, ever gets all answers (Chang 1982, "Echo
+Everyone floods its own number and joins the flood of the smallest one that it hears of. An agent that has
+joined answers its parent, by which it joined, once all its neighbors have joined and all its children have
+answered. So only the smallest number of all, the leader, ever gets all answers (Chang 1982, "Echo
 algorithms"). It then knows the hops to the farthest agent. No two agents are more than twice as many
 apart, and that is the public number: everyone learns it in as many rounds again, and at which round all of
 them stop.
 
-Who is not heard in a round is left out of it. A leader that falls silent, or is made up, would be waited for
-for ever: so everyone gives up after the same number of rounds, and takes the same number for the reach.
+A neighbor that is not heard in a round is left out of it. If the leader disappears or was faked, everyone
+stops after MOST_ROUNDS, and takes the same number for the reach.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _answered(state: _State, neighbors: dict[int, _State], number: int) -> _Stat
 
 
 def _told(state: _State, neighbors: dict[int, _State], number: int, rounds: int) -> _State:
-    """With the end of it, which the leader fixes so that the last agent hears of it in time."""
+    """With the end of it, which the leader sets far enough ahead for the last agent to hear of it in time."""
     if state.last_round != UNKNOWN:
         return state
     if state.leader == number and state.farthest != UNKNOWN:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 # Columns of public noise: they tell a variance to about 10 %.
 NOISE_COLUMNS: Final = 200
-# Everyone knows it, so that everyone could draw anyone's noise.
+# Everyone knows it, so everyone could draw anyone's noise.
 PUBLIC_SEED: Final = 0
 # How many numbers an agent tallies for a degree.
 TALLIES: Final = 4
@@ -58,7 +58,7 @@ def weighted(rows: AgentRows, variances: NDArray[np.float64]) -> NDArray[np.floa
 def quotients(sums: NDArray[np.float64], mean: AgentRows) -> AgentRows:
     """AgentRows less the mean, from filtered [row/s², 1/s²]; 0 where the filter left no precision.
 
-    The quotient of a filtered constant is that constant, so that the mean can be subtracted afterwards.
+    The quotient of a filtered constant is that constant, so the mean can be subtracted afterwards.
     """
     precisions = sums[:, -1:]
     has_precision = precisions > 0
@@ -70,7 +70,7 @@ def tallies(before: AgentRows, after: AgentRows, variances: NDArray[np.float64])
     """Per agent: agreement, power, noise left per coordinate, and its own share in its smoothed vector.
 
     The own share F_ii is the covariance of noise before and after over s_i². Agreement is
-    ⟨v_i, a_i − F_ii·v_i⟩: the noise in v_i is in none of the others' vectors, so that on average it is
+    ⟨v_i, a_i − F_ii·v_i⟩: the noise in v_i is in none of the others' vectors, so on average it is
     what the others say of the truth of i. Power is ‖a_i‖² less the noise in it.
     """
     dimension = before.vectors.shape[1]

@@ -43,7 +43,7 @@ PRIOR_SCORE_VARIANCE = 8.0
 # No direction is ever trusted fully: the prior's variance has to stay positive.
 LARGEST_QUALITY = 0.999
 # A released model is shorter than the truth by what its penalty takes; by how much depends on the features.
-# Each agent stretches its anchor by what its own points say, around 1 with this standard deviation.
+# Each agent stretches its anchor by what its own samples say, around 1 with this standard deviation.
 STRETCH_SPREAD = 0.5
 # Of the mean squared residual that an agent sees around its anchor, at least this share is taken to
 # be noise that no model explains.
@@ -113,7 +113,7 @@ def finish_around_means(
     strengths = problem.l2_penalties + pulls
     if not (strengths > 0).all():
         agent = problem.population.agent_names[int(np.argmin(strengths))]
-        raise ObjectiveError(f"agent {agent!r} has no neighbor and l2 = 0, so that nothing holds its model")
+        raise ObjectiveError(f"agent {agent!r} has no neighbor and l2 = 0, so nothing holds its model")
     return solve_anchored_models(problem, (pulls / strengths)[:, None] * means, strengths)
 
 
@@ -133,7 +133,7 @@ def finish_around_models(
 
     τ_i, the variance of the truth around the anchor per coordinate, is public. σ_i² is what the agent's
     own samples show: the mean square of y − anchorᵀx less τ_i·E‖x‖², and no more than what its local model
-    leaves by generalised cross-validation, for else a bad anchor would seem to be noise in the labels. An
+    leaves by generalized cross-validation, for else a bad anchor would seem to be noise in the labels. An
     anchor that holds the model less than its own penalty of Eq. (1) is left aside: the agent learns alone.
     Nothing of this is ever sent.
     """

@@ -20,7 +20,7 @@ _STRIDE = 1.5
 class Accountant(ABC):
     """A proven rule for what a sequence of events costs together.
 
-    What the events release may depend on earlier outputs; their multipliers are fixed up front.
+    Released values may depend on earlier outputs; the multipliers are fixed up front.
     """
 
     name: ClassVar[str]

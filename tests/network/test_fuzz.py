@@ -49,11 +49,10 @@ def advanced_first(self, number, track, peer, opened, data, original=Intake._che
         original(self, number, track, peer, opened, data)
 
 
-def unbounded(self, opened, sizes):
+def unbounded(self, opened):
     """Any coordinates, if there are as many as there should be."""
-    if opened.vector.size not in sizes:
+    if opened.vector.size != self._dimension:
         raise wire.Rejected("wrong_dimension")
-    return opened.vector
 
 
 SABOTAGE = {
@@ -61,7 +60,7 @@ SABOTAGE = {
     "no check of numbers": (Intake, "_check_number", unnumbered),
     "no check of names": (Intake, "_check_names", unnamed),
     "a number that moves too early": (Intake, "_check_number", advanced_first),
-    "no check of coordinates": (Intake, "_checked_vector", unbounded),
+    "no check of coordinates": (Intake, "_check_coordinates", unbounded),
     "an exception that is not Rejected": (wire, "Rejected", ValueError),
 }
 

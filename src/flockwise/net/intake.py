@@ -344,10 +344,7 @@ class Intake:
         if body.privacy != self._privacy:
             raise Rejected("wrong_label")
         self._check_number(body.number, peer.model, peer, opened, data)
-        if opened.vector.size != self._dimension:
-            raise Rejected("wrong_dimension")
-        if not opened.largest <= self._bound:
-            raise Rejected("too_large" if math.isfinite(opened.largest) else "not_finite")
+        self._check_coordinates(opened)
         peer.model.advance(body.number, data)
         self.accepted += 1
         return Message(body.sender, body.number, opened.vector)
@@ -403,6 +400,12 @@ class Intake:
         if not self._verifier.holds(public_key, opened.content, opened.signed.signature):
             raise Rejected("bad_signature")
         opened.proven_by = public_key
+
+    def _check_coordinates(self, opened: Opened) -> None:
+        if opened.vector.size != self._dimension:
+            raise Rejected("wrong_dimension")
+        if not opened.largest <= self._bound:
+            raise Rejected("too_large" if math.isfinite(opened.largest) else "not_finite")
 
 
 def relay_fault(stage: str, largest: float) -> Reason | None:

@@ -117,6 +117,12 @@ class ClockedRun(ABC):
     """What all runs share in which agents tick and all arrays are in this process."""
 
     def __init__(self, rule: Descent | Meetings, settings: RunSettings) -> None:
+        if isinstance(rule, Meetings) and not settings.conditions.are_ideal:
+            # Both ends of an edge act on one tick, which a late or lost message makes impossible.
+            raise SimulationError(
+                "gossip ADMM exchanges models both ways at once and needs the ideal network; "
+                "leave conditions out, or use CoordinateDescent"
+            )
         self.ids, self.settings, self.seed = rule.ids, settings, np.uint64(settings.seed)
         self.table = settings.conditions.table(rule.ids)
         self._bytes_per_vector = rule.start[0].nbytes

@@ -221,12 +221,14 @@ def catches_up(table, seed, receiver, sender, after, until):
 
 
 @compiled()
-def count_catch_ups(table, seed, ids, offsets, neighbors, after, until):
-    """How many models are handed to agents that return in (after, until], by neighbors online then."""
+def count_extra_models(table, seed, ids, offsets, neighbors, start_is_public, until):
+    """Models sent up to `until` besides those of updates: first broadcasts, and to agents that return."""
     count = 0
     for position in range(offsets.shape[0] - 1):
         agent = ids[position]
-        time = next_return(table, seed, agent, after, until)
+        if not start_is_public and appearance(table, seed, agent) <= until:
+            count += offsets[position + 1] - offsets[position]
+        time = next_return(table, seed, agent, -1, until)
         while time <= until:
             for e in range(offsets[position], offsets[position + 1]):
                 sender = ids[neighbors[e]]

@@ -11,29 +11,18 @@ from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
 
 @compiled()
-def count_ticks(table, seed, limit, ids, next_ticks, updates, until):
-    """How many ticks come up to `until`."""
+def count_ticks(table, seed, limit, ids, next_ticks, updates, until, out):
+    """How many ticks come up to `until`; lists their times, agent after agent, as far as `out` has room."""
     count = 0
     for agent in range(next_ticks.shape[0]):
         time, done = next_ticks[agent], updates[agent]
         while time <= until and time < NEVER:
+            if count < out.shape[0]:
+                out[count] = time
             count += 1
             done += 1
             time = scheduled_tick(table, seed, ids[agent], done, time) if done < limit else NEVER
     return count
-
-
-@compiled()
-def list_ticks(table, seed, limit, ids, next_ticks, updates, until, out):
-    """The times of these ticks, agent after agent."""
-    count = 0
-    for agent in range(next_ticks.shape[0]):
-        time, done = next_ticks[agent], updates[agent]
-        while time <= until and time < NEVER:
-            out[count] = time
-            count += 1
-            done += 1
-            time = scheduled_tick(table, seed, ids[agent], done, time) if done < limit else NEVER
 
 
 def time_of_tick(
@@ -49,13 +38,14 @@ def time_of_tick(
     clocks = table, np.uint64(seed), limit, ids, next_ticks, updates
     running = next_ticks < NEVER
     clocks_end = limit < NEVER or (table.leaves[ids[running]] < NEVER).all()
-    if clocks_end and count_ticks(*clocks, NEVER - 1) < n_ticks:
+    times = np.empty(0, np.int64)
+    if clocks_end and count_ticks(*clocks, NEVER - 1, times) < n_ticks:
         return NEVER
     # Walk in steps of the expected length until enough ticks lie behind.
     step = max(n_ticks * TIME_UNIT // int(running.sum()), TIME_UNIT // 64)
     until = int(next_ticks.min())
-    while (found := count_ticks(*clocks, until)) < n_ticks:
+    while (found := count_ticks(*clocks, until, times)) < n_ticks:
         until += step
     times = np.empty(found, np.int64)
-    list_ticks(*clocks, until, times)
+    count_ticks(*clocks, until, times)
     return int(np.partition(times, n_ticks - 1)[n_ticks - 1])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.code_cache import compiled
 from flockwise.engine.conditions import ConditionTable, scheduled_tick
-from flockwise.method.rules import Descent
+from flockwise.method.admm import COPY, OWN
+from flockwise.method.rules import Descent, Meetings
+from flockwise.randomness.clocks import PARTNER, uniform_word
+
+NOBODY = -1
 
 
 @dataclass
@@ -43,6 +47,13 @@ class DescentState:
     mail: MailState | None = None
     tail_sums: NDArray[np.float64] | None = None
 
+    @staticmethod
+    def begin(rule: Descent, table: ConditionTable, seed: np.uint64) -> DescentState:
+        """Θ(0) and everyone's first tick."""
+        ticks, updates = first_ticks(table, seed, rule.ids), np.zeros(rule.n_agents, np.int64)
+        tail_sums = None if rule.noise is None else np.zeros(rule.start.shape)
+        return DescentState(rule.start.copy(), ticks, updates, None, tail_sums)
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Flat, for a file."""
         arrays = {"models": self.models, "next_ticks": self.next_ticks, "updates": self.updates}
@@ -62,11 +73,40 @@ class DescentState:
         return DescentState(models, next_ticks, updates, mail, tail_sums)
 
 
-def initial_state(descent: Descent, seed: int, table: ConditionTable) -> DescentState:
-    """Θ(0) and everyone's first tick."""
-    ticks = first_ticks(table, np.uint64(seed), descent.ids)
-    tail_sums = None if descent.noise is None else np.zeros(descent.start.shape)
-    return DescentState(descent.start.copy(), ticks, np.zeros(descent.n_agents, np.int64), None, tail_sums)
+class MeetingsState(NamedTuple):
+    """The variables of gossip ADMM and the clocks.
+
+    copies, auxiliary and duals have one row per directed edge: what i holds for its neighbor j is at the
+    position of j among i's neighbors.
+    """
+
+    models: NDArray[Any]
+    copies: NDArray[Any]
+    auxiliary: NDArray[Any]
+    duals: NDArray[Any]
+    next_ticks: NDArray[np.int64]
+    updates: NDArray[np.int64]
+
+    @staticmethod
+    def begin(rule: Meetings, table: ConditionTable, seed: np.uint64) -> MeetingsState:
+        """Everyone at its start, with true copies, z that agree with them, and duals of zero."""
+        edges, start = rule.edges, rule.start
+        owners = np.repeat(np.arange(rule.n_agents), edges.counts)
+        auxiliary = np.empty((owners.size, 2, start.shape[1]), start.dtype)
+        auxiliary[:, OWN], auxiliary[:, COPY] = start[owners], start[edges.neighbors]
+        return MeetingsState(
+            start.copy(),
+            start[edges.neighbors],
+            auxiliary,
+            np.zeros_like(auxiliary),
+            first_ticks(table, seed, rule.ids),
+            np.zeros(rule.n_agents, np.int64),
+        )
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> MeetingsState:
+        """From a saved run, which is left as it is."""
+        return MeetingsState(**{name: arrays[name].copy() for name in MeetingsState._fields})
 
 
 @compiled()
@@ -94,3 +134,16 @@ def reverse_edges(offsets: NDArray[np.int64], neighbors: NDArray[np.int32]) -> N
     """
     agents = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
     return np.lexsort((agents, neighbors))
+
+
+@compiled()
+def chosen_edge(seed, number, update, offsets, position):
+    """The directed edge to the neighbor that agent `number` wakes at this update, or NOBODY if it has none.
+
+    The remainder of a 64-bit word: no neighbor is more probable than another by more than 2⁻⁶⁴.
+    """
+    first = offsets[position]
+    count = offsets[position + 1] - first
+    if count == 0:
+        return NOBODY
+    return first + np.int64(uniform_word(seed, number, update, PARTNER, 0) % np.uint64(count))

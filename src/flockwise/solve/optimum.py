@@ -153,8 +153,8 @@ def _newton_direction(
 
     def flat(apply: Callable[[Point], Point]) -> LinearOperator:
         """A linear map on points of any shape, as SciPy wants it."""
-        square = (slope.size, slope.size)
-        return LinearOperator(square, lambda x: apply(x.reshape(slope.shape)).ravel(), dtype=np.float64)
+        operator: Any = LinearOperator  # made by a function of the same name
+        return operator((slope.size,) * 2, lambda x: apply(x.reshape(slope.shape)).ravel(), dtype=np.float64)
 
     regularized = flat(lambda direction: product(direction) + ridge * direction)
     preconditioner = flat(lambda residual: residual / scales)

@@ -10,8 +10,8 @@ import pytest
 from tests.support import random_problem
 
 from flockwise.engine import RunSettings
-from flockwise.engine.cpu.descent_run import DescentRun
-from flockwise.engine.cpu.meetings_run import MeetingsRun
+from flockwise.engine.cpu.descent import DescentRun
+from flockwise.engine.cpu.meetings import MeetingsRun
 from flockwise.engine.cpu.sweeps import Workspace
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, GossipADMM

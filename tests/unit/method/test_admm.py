@@ -10,8 +10,8 @@ from scipy import optimize, stats
 
 from flockwise.data import Population, linear_classification
 from flockwise.engine import Conditions, RunSettings, simulate
-from flockwise.engine.meetings_state import chosen_edge
 from flockwise.engine.reference.meetings import MeetingsRun
+from flockwise.engine.state import chosen_edge
 from flockwise.errors import SimulationError
 from flockwise.graph import SimilarityGraph, angular_graph
 from flockwise.method import CoordinateDescent, GossipADMM, paper_vectors

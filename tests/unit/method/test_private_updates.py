@@ -10,7 +10,7 @@ from tests.parity.test_private_engines import private_method, private_problem
 from tests.support import LOSSES, named, random_problem
 
 from flockwise.engine import simulate
-from flockwise.engine.cpu.clipping import slope_bounds
+from flockwise.engine.cpu.descent import slope_bounds
 from flockwise.engine.cpu.kernels import Ahead, ClippedTerm, add_local_gradient
 from flockwise.errors import PrivacyError, SimulationError
 from flockwise.graph import SimilarityGraph

@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from flockwise.engine.base import ENGINES, Engine, Run, RunAtOnce, RunSettings, Starts, State, show_solved
-from flockwise.engine.cpu.descent_run import DescentRun
-from flockwise.engine.cpu.meetings_run import MeetingsRun
+from flockwise.engine.cpu.descent import DescentRun
+from flockwise.engine.cpu.meetings import MeetingsRun
 from flockwise.engine.reference.rounds import run_rounds
 from flockwise.method.rules import Descent, Meetings, Rounds, Solved
 

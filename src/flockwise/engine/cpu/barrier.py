@@ -10,7 +10,6 @@ import sys
 
 from llvmlite import ir
 from numba import njit, types
-from numba.core.typing import signature
 from numba.extending import intrinsic
 
 SPINS_BEFORE_YIELDING = 2000
@@ -19,7 +18,7 @@ BARRIER_SIZE = 16
 
 # By its name, not its address: code with an address in it cannot be kept on disk.
 give_way = types.ExternalFunction(
-    "SwitchToThread" if sys.platform == "win32" else "sched_yield", signature(types.int32)
+    "SwitchToThread" if sys.platform == "win32" else "sched_yield", types.int32()
 )
 
 

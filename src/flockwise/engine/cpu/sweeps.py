@@ -1,17 +1,15 @@
 """Exact parallel asynchrony: fire every agent that no earlier tick can touch any more.
 
-An update reads and writes a neighborhood only. So an agent whose next tick comes before those of
-all agents that could touch the same can fire at once, whatever the rest of the network does, and
-the run equals the one-at-a-time order. A sweep finds these agents, then fires them: two phases,
-so that no clock is read while another thread moves it.
+An update reads and writes a neighborhood only. So an agent whose next tick comes before those of all agents
+that could touch the same can fire at once, and the run equals the one-at-a-time order. A sweep finds these
+agents, then fires them: two phases, so no clock is read while another thread moves it.
 
-Each agent counts the neighbors that tick before it. One that fires draws its next tick and is
-overtaken by some of them: it counts these from now on, and they no longer count it. So the clocks of
-its own neighborhood are compared once an update, not whenever it waits.
+Each agent counts the neighbors that tick before it. An agent that fires draws its next tick and is overtaken
+by some neighbors: it counts these from now on, and they no longer count it. So the clocks of its neighborhood
+are compared once an update, not whenever it waits.
 
-A rule says who of those at the front may fire, and what firing does. Rules are NamedTuples with a
-network; numba picks the code of `may_fire`, `fires_again` and `fire` by their type (the modules
-descent_rule and gossip_rule).
+A rule says which of the earliest agents may fire, and what firing does. Rules are NamedTuples with a network;
+numba picks the code of `may_fire`, `fires_again` and `fire` by their type (the modules descent and meetings).
 """
 
 from __future__ import annotations

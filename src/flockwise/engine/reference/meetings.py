@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.engine.base import ClockedRun, RunSettings, State, Status
-from flockwise.engine.meetings_state import NOBODY, MeetingsState, check_ideal, chosen_edge
-from flockwise.engine.state import reverse_edges
+from flockwise.engine.state import NOBODY, MeetingsState, chosen_edge, reverse_edges
 from flockwise.method.admm import COPY, OWN, agree, part_of, vectors_sent
 from flockwise.method.rules import Meetings
 from flockwise.randomness.clocks import NEVER, tick_gap
@@ -20,10 +19,10 @@ class MeetingsRun(ClockedRun):
     """A queue of ticks; of equal ones the lower agent number comes first."""
 
     def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:
-        check_ideal(settings.conditions)
         super().__init__(rule, settings)
         self._meetings = rule
-        self._state = MeetingsState.from_arrays(state) if state else MeetingsState.begin(rule, settings.seed)
+        begun = MeetingsState.from_arrays(state) if state else None
+        self._state = begun or MeetingsState.begin(rule, self.table, self.seed)
         self._reverse = reverse_edges(rule.edges.offsets, rule.edges.neighbors)
         self._parts = [part_of(rule, i) for i in range(rule.n_agents)]
         self._queue = [(int(tick), i) for i, tick in enumerate(self.next_ticks) if tick < NEVER]

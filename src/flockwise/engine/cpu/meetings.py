@@ -1,7 +1,7 @@
-"""Gossip ADMM for the compiled sweeps: fire every tick that no earlier one can touch.
+"""Gossip ADMM in compiled sweeps: fire every tick that no earlier one can touch.
 
 The tick of agent i that wakes agent j reads and writes what these two hold, nothing else. An
-earlier tick can matter only if it is of i or j, or of a neighbor of either, who might wake them.
+earlier tick can matter only if it is of i or j, or of a neighbor of either, which might wake them.
 So the tick may fire as soon as it comes before the next ticks of all of these; two ticks that may
 fire at once share no agent.
 """
@@ -16,10 +16,12 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from flockwise.code_cache import compiled
-from flockwise.engine.cpu.kernels import REORDER, Ahead, DataTerm, add_local_gradient
-from flockwise.engine.cpu.sweeps import Network, fire, fires_again, may_fire, ticks_before
-from flockwise.engine.meetings_state import NOBODY, MeetingsState, chosen_edge
-from flockwise.method.admm import COPY, OWN
+from flockwise.engine.base import ClockedRun, RunSettings, State, Status
+from flockwise.engine.cpu.kernels import REORDER, Ahead, DataTerm, add_local_gradient, data_term
+from flockwise.engine.cpu.sweeps import Clocks, Network, Team, fire, fires_again, may_fire, ticks_before
+from flockwise.engine.state import NOBODY, MeetingsState, chosen_edge, reverse_edges
+from flockwise.method.admm import COPY, OWN, vectors_sent
+from flockwise.method.rules import Meetings
 from flockwise.randomness.clocks import NEVER, tick_gap
 
 
@@ -154,3 +156,57 @@ def schedule(agent, rule, clocks):
         return
     clocks.next_ticks[agent] += tick_gap(clocks.seed, clocks.ids[agent], done)
     rule.edges[agent] = chosen_edge(clocks.seed, clocks.ids[agent], done, rule.network.offsets, agent)
+
+
+class MeetingsRun(ClockedRun):
+    """Exact parallel gossip in numba; the same run for every number of threads."""
+
+    def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:
+        super().__init__(rule, settings)
+        self._meetings = rule
+        begun = MeetingsState.from_arrays(state) if state else None
+        self._state = begun or MeetingsState.begin(rule, self.table, self.seed)
+        self._clocks = Clocks(self.seed, settings.limit, rule.ids, self.next_ticks, self.updates)
+        self._rule = _compiled(rule, self._state)
+        draw_edges(self._rule, self._clocks)
+        self._team = Team(settings.threads, self._rule.network, rule.start.shape[1], rule.start.dtype)
+
+    @property
+    def models(self) -> NDArray[Any]:
+        return self._state.models
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """Ticks of the agent itself; being woken does not count."""
+        return self._state.updates
+
+    @property
+    def next_ticks(self) -> NDArray[np.int64]:
+        return self._state.next_ticks
+
+    def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
+        self._team.sweep(max_sweeps, until, self._rule, self._clocks)
+        return self.status(until)
+
+    def vectors_sent(self, until: int) -> int:
+        return vectors_sent(self._meetings, self.updates)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self._state._asdict()
+
+
+def _compiled(rule: Meetings, state: MeetingsState) -> MeetingsRule:
+    edges, dtype = rule.edges, rule.start.dtype
+    return MeetingsRule(
+        data_term(rule.local),
+        dtype.type(rule.penalty),
+        rule.gradient_steps,
+        rule.data_weights.astype(dtype),
+        rule.step_sizes.astype(dtype),
+        rule.stiffness.astype(dtype),
+        rule.copy_shares.astype(dtype),
+        Network(edges.offsets, edges.neighbors),
+        reverse_edges(edges.offsets, edges.neighbors),
+        np.empty(rule.n_agents, np.int64),
+        state,
+    )

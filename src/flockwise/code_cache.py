@@ -9,8 +9,8 @@ your own), the processor, and the versions of Python and numba. So a file is nev
 is not found. numba's own cache looks at one source file alone, and two processes that write at once can
 mix up its files.
 
-The files are in FLOCKWISE_CACHE if it is set, else in the user's cache folder. Python's pickle reads them:
-nobody else may write there.
+The files are in FLOCKWISE_CACHE if it is set, else in the user's cache folder. Python's pickle reads them,
+so a folder that others can write to is not used.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ KNOWN_PACKAGES = frozenset(sys.stdlib_module_names) | {PACKAGE, "numba", "numpy"
 # These change nothing in the code.
 IRRELEVANT = {"NUMBA_NUM_THREADS", "NUMBA_CACHE_DIR", "NUMBA_THREADING_LAYER"}
 DAYS_KEPT = 60
+SUFFIX = ".nbc"
 CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
 
 # Called once, before this process compiles for the first time.
@@ -54,7 +55,8 @@ def compiled(**options: Any) -> Callable[[FunctionType], Any]:
     def compile_and_keep(function: FunctionType) -> Any:
         dispatcher = njit(**options)(function)
         if isinstance(dispatcher, Dispatcher):  # not with NUMBA_DISABLE_JIT
-            dispatcher._cache = CodeCache(function, repr(sorted(options.items(), key=str)))
+            cache = CodeCache(function, repr(sorted(options.items(), key=str)))
+            dispatcher._cache = cache  # pyright: ignore[reportAttributeAccessIssue]
         return dispatcher
 
     return compile_and_keep
@@ -69,20 +71,17 @@ class CodeCache(_Cache):
         self._is_enabled = True
 
     @property
-    def cache_path(self) -> str:
-        return str(cache_folder())
+    def cache_path(self) -> Any:
+        return cache_folder()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
         path = self._path(sig, target_context.codegen())
-        try:
-            payload = None if path is None else pickle.loads(path.read_bytes())
-        except (OSError, EOFError, ImportError, AttributeError, pickle.UnpicklingError):
-            payload = None  # not there, cut off, or of a class that has moved
-        if payload is None:
+        content = None if path is None else _read(path)
+        if content is None:
             _announce()
             return None
-        return CompileResult._rebuild(target_context, *payload)
+        return CompileResult._rebuild(target_context, *pickle.loads(content))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         path = self._path(sig, data.codegen)
@@ -111,20 +110,25 @@ class CodeCache(_Cache):
         except Unkeepable:
             return None
         parts = (self._name, self._options, str(signature), codegen.magic_tuple(), package_code(), classes)
-        return cache_folder() / f"{self._name}-{_digest(repr(parts))}"
+        folder = cache_folder()
+        return None if folder is None else folder / f"{self._name}-{_digest(repr(parts))}{SUFFIX}"
 
 
 class Unkeepable(Exception):
     """Code that refers to something whose changes would go unseen."""
 
 
-def cache_folder() -> Path:
-    """Where compiled code is kept."""
-    given = os.environ.get("FLOCKWISE_CACHE")
-    if given:
-        return Path(given)
-    base = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
-    return Path(base or Path.home() / ".cache") / PACKAGE
+def cache_folder() -> Path | None:
+    """Where compiled code is kept; None if there is no folder that only this user can write to."""
+    given, base = os.environ.get("FLOCKWISE_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(given) if given else Path(base or Path.home() / ".cache") / PACKAGE
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = folder.stat()
+    except (OSError, RuntimeError):  # a disk that cannot be written; a user without a home
+        return None
+    is_ours = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+    return folder if is_ours else None
 
 
 @lru_cache(maxsize=1)
@@ -161,7 +165,7 @@ def _foreign_classes(signature: Any) -> Iterator[type]:
             kind = getattr(argument, "instance_class", None)
             if kind is not None and kind.__module__.partition(".")[0] != PACKAGE:
                 yield kind
-            yield from _foreign_classes(tuple(argument.types))
+            yield from _foreign_classes(tuple(getattr(argument, "types", ())))
 
 
 def _parts(value: Any, seen: set[int]) -> Iterator[Any]:
@@ -227,23 +231,30 @@ def _announce() -> None:
         listener()
 
 
+def _read(path: Path) -> bytes | None:
+    """What was written; None if it is not there or damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return content[32:] if hashlib.sha256(content[32:]).digest() == content[:32] else None
+
+
 def _write(path: Path, content: bytes) -> None:
     """All of it or nothing, also when two processes write at once."""
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_old(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "wb") as file:
-        file.write(content)
+        file.write(hashlib.sha256(content).digest() + content)
     os.replace(name, path)
 
 
 @lru_cache(maxsize=1)
 def _remove_old(folder: Path) -> None:
-    """Forget code that was compiled long ago: of older versions, mostly."""
+    """Remove code that was compiled long ago, mostly of older versions; no other file."""
     oldest = time.time() - DAYS_KEPT * 24 * 3600
-    for path in folder.iterdir():
-        if path.is_file() and path.stat().st_mtime < oldest:
+    for path in folder.glob(f"{PACKAGE}.*{SUFFIX}"):
+        if path.stat().st_mtime < oldest:
             path.unlink(missing_ok=True)
 
 

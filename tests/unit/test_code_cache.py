@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flockwise.code_cache import Unkeepable, code_of
+from flockwise.code_cache import Unkeepable, cache_folder, code_of
 
 # Prints the mean loss of one sample with score 2 and target 0, and how many functions were compiled for it.
 SCRIPT = """
@@ -104,12 +105,51 @@ def test_an_edited_loss_is_never_served_stale(home: Home, change: dict[str, floa
     assert home.run() == (10, 0), "the code of the first version is still there"
 
 
-def test_a_file_that_is_cut_off_is_compiled_again(home: Home):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda content: content[:100], id="cut off"),
+        pytest.param(
+            lambda content: content[:5000] + bytes([content[5000] ^ 1]) + content[5001:], id="one bit"
+        ),
+        pytest.param(lambda content: pickle.dumps("something else"), id="another file"),
+    ],
+)
+def test_a_damaged_file_is_compiled_again(home: Home, damage):
     home.run()
     for path in home.cache.iterdir():
-        path.write_bytes(path.read_bytes()[:100])
+        path.write_bytes(damage(path.read_bytes()))
     assert home.run()[0] == 10
     assert home.run() == (10, 0)
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(home: Home):
+    home.cache.mkdir()
+    home.cache.chmod(0o777)
+    assert home.run()[0] == 10
+    assert not list(home.cache.iterdir())
+
+
+def test_only_compiled_code_is_ever_removed(home: Home):
+    home.cache.mkdir(mode=0o700)
+    thesis, old = home.cache / "thesis.txt", home.cache / "flockwise.engine.old-0.nbc"
+    for path in (thesis, old):
+        path.write_text("…")
+        os.utime(path, (0, 0))
+    home.run()
+    assert thesis.exists()
+    assert not old.exists()
+
+
+def test_a_user_without_a_home_goes_without_a_cache(monkeypatch):
+    monkeypatch.delenv("FLOCKWISE_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", unknown_home)
+    assert cache_folder() is None
+
+
+def unknown_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
 
 
 def test_a_loss_that_is_written_in_a_script_works_and_is_not_kept(home: Home):

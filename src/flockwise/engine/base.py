@@ -59,6 +59,18 @@ class Sums(NamedTuple):
         known = values[~np.isnan(values)]
         return cls(known.size, float(known.sum()), float(np.square(known).sum()))
 
+    @classmethod
+    def judged(cls, judge: Judge, models: NDArray[Any]) -> Sums:
+        """Of a judge's values; it may look at the models and not change them."""
+        shown = models.view()
+        shown.flags.writeable = False
+        values = np.asarray(judge(shown), np.float64)
+        if values.shape != (len(models),):
+            raise SimulationError(
+                f"a measure must give one value per agent, shape ({len(models)},), got shape {values.shape}"
+            )
+        return cls.of(values)
+
     @property
     def mean(self) -> float:
         return self.total / self.agents if self.agents else math.nan
@@ -156,7 +168,7 @@ class ClockedRun(ABC):
         return time_of_tick(left, self.table, self.settings.seed, self.settings.limit, *clocks)
 
     def measure(self, judge: Judge) -> Sums:
-        return Sums.of(judge(self.shown_models()))
+        return Sums.judged(judge, self.shown_models())
 
     def sent(self, until: int) -> tuple[int, int]:
         count = self.vectors_sent(until)
@@ -182,7 +194,7 @@ class RunAtOnce:
         return NEVER
 
     def measure(self, judge: Judge) -> Sums:
-        return Sums.of(judge(self._outcome.models))
+        return Sums.judged(judge, self._outcome.models)
 
     def sent(self, until: int) -> tuple[int, int]:
         return self._outcome.traffic.all_vectors, self._outcome.traffic.all_bytes

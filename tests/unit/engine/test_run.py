@@ -203,6 +203,19 @@ def test_measures_of_ones_own_are_recorded_as_means_over_agents(problem, engine,
         run.column("smallest")
 
 
+@pytest.mark.parametrize("method", [CoordinateDescent(), Local()])
+def test_a_measure_cannot_change_the_run_and_gives_one_value_per_agent(problem, method):
+    def meddling(models):
+        models.fill(9.0)
+        return np.ones(len(models))
+
+    stop = {} if method == Local() else {"updates": 2}
+    with pytest.raises(ValueError, match="read-only"):
+        simulate(problem, method, measures={"meddling": meddling}, **stop)
+    with pytest.raises(SimulationError, match="one value per agent"):
+        simulate(problem, method, measures={"one": lambda models: 1.0}, **stop)
+
+
 def test_one_step_is_one_update_of_the_reference_engine(problem):
     """From everyone's start, by whoever ticks first; also for an agent without neighbors."""
     lonely = random_problem(4, n_agents=30, density=0.0)

@@ -28,6 +28,22 @@ def test_every_module_and_name_that_the_documents_spell_out_exists():
         assert pkgutil.resolve_name(f"flockwise{path}") is not None
 
 
+def test_every_file_of_the_package_that_the_documents_name_exists():
+    pages = [ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    named = {
+        path for page in pages for path in re.findall(r"`(?:flockwise/)?([a-z_/]+\.py)`", page.read_text())
+    }
+    package = ROOT / "src" / "flockwise"
+    files = [f"/{path.relative_to(package)}" for path in package.rglob("*.py")]
+    files += [
+        f"/{path.relative_to(ROOT)}"
+        for folder in ("tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    assert named
+    assert {path for path in named if not any(file.endswith(f"/{path}") for file in files)} == set()
+
+
 def test_the_private_lines_run(capsys):
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "privacy.md").read_text(), flags=re.DOTALL)
     names: dict = {}

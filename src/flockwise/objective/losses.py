@@ -2,7 +2,7 @@
 
 A loss is a NamedTuple: its fields are its parameters, its methods are plain Python that the
 reference engine calls as they are and the compiled kernels compile as they are. A new loss is one
-such class, registered so that a configuration can name it.
+such class, registered so a configuration can name it.
 
 With one score s = θᵀx per sample a loss has `value(score, target)` and `slope(score, target)`,
 the derivative φ'(s, y); the gradient is φ'(s, y)·x. With several scores (softmax) the model is
@@ -257,7 +257,7 @@ def check_loss(loss: Any) -> None:
         raise ObjectiveError(f"loss must be a loss such as Logistic(), got {loss!r}")
     if not (isinstance(loss, tuple) and hasattr(loss, "_fields")):
         raise ObjectiveError(
-            f"loss must be a NamedTuple, so that it can be compiled and compared, got a "
+            f"loss must be a NamedTuple, so it can be compiled and compared, got a "
             f"{type(loss).__name__}; write class {type(loss).__name__}(NamedTuple)"
         )
     needed = ("value", "slope") if loss.outputs == 1 else ("value_of_scores", "slopes")

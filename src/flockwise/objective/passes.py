@@ -1,6 +1,6 @@
 """One pass over all agents' packed samples: means of losses, their gradients and Hessian products.
 
-Agents are shared out among threads, and each result belongs to one agent, so that every number is
+Agents are shared out among threads, and each result belongs to one agent, so every number is
 the same for any number of threads; sums over agents are left to NumPy, which adds in a fixed order.
 Everything is accumulated in float64, whatever the data's type.
 
@@ -202,7 +202,7 @@ def neighbor_sums(offsets, neighbors, weights, models):
 
 @compiled(parallel=True)
 def disagreements(offsets, neighbors, weights, models):
-    """Σ_j W_ij ‖Θ_i − Θ_j‖² for every agent, from differences, so that nothing cancels."""
+    """Σ_j W_ij ‖Θ_i − Θ_j‖² for every agent, from differences, so nothing cancels."""
     out = np.zeros(models.shape[0])
     for agent in prange(models.shape[0]):
         own = models[agent]

@@ -152,7 +152,7 @@ class Problem:
     def with_tradeoff(self, tradeoff: float) -> Problem:
         """The same problem with another μ; what does not depend on μ is not computed again."""
         objective = replace(self.objective, tradeoff=tradeoff)
-        # Computed before the copy is made, so that a sweep over μ computes them once.
+        # Computed before the copy is made, so a sweep over μ computes them once.
         _ = self.confidences, self.local_smoothness
         other = copy.copy(self)
         object.__setattr__(other, "objective", objective)

@@ -1,7 +1,7 @@
 """Simulated noise: standard draws that are a pure function of seed, agent and number of release.
 
 Box and Muller's transform needs logarithms, sines and cosines. They are written out as arithmetic
-alone, without calls or branches, so that the compiler draws several numbers at once: an update that
+alone, without calls or branches, so the compiler draws several numbers at once: an update that
 adds noise to 100 coordinates should not cost much more than one that does not.
 
 FOR SIMULATION ONLY: whoever knows the seed can subtract it.

@@ -1,6 +1,6 @@
 """Newton's directions for many agents: conjugate gradients per agent, agents in parallel.
 
-Conjugate gradients multiply with the data and never form a Hessian, so that one method serves few or
+Conjugate gradients multiply with the data and never form a Hessian, so one method serves few or
 many features and fewer samples than features alike; started at 0 they stay in the span of the data
 where λ = 0, which leads to the minimum of least norm for the quadratic loss.
 

@@ -86,7 +86,7 @@ def solve_global_model(problem: Problem, *, tolerance: float = 1e-8) -> NDArray[
     """
     shares = problem.neighbors.degrees * problem.confidences
     if not shares.any():
-        raise ObjectiveError("no agent has a neighbor, so that the global model is undefined; add edges")
+        raise ObjectiveError("no agent has a neighbor, so the global model is undefined; add edges")
     shares /= shares.sum()
     objectives = LocalObjectives(problem)
 

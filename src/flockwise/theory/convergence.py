@@ -1,8 +1,8 @@
 """Prop. 1: how fast asynchronous coordinate descent is sure to converge, for the problem at hand.
 
-Both bounds are those of randomised (block) coordinate descent: S. J. Wright, "Coordinate descent
-algorithms", Mathematical Programming 151 (2015), Theorem 1. They hold for every σ that is no larger
-than the true one, so that σ is always a lower bound here and never an estimate.
+Both bounds are those of randomized (block) coordinate descent: S. J. Wright, "Coordinate descent
+algorithms", Mathematical Programming 151 (2015), Theorem 1. They hold for every σ that is at most
+the true one, so σ is always a lower bound here and never an estimate.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ConvergenceTheory:
             return 0
         if self.contraction == 1:
             raise ObjectiveError(
-                "not strongly convex (l2 = 0), so that Prop. 1 gives no rate; use convex_ticks_for"
+                "not strongly convex (l2 = 0), so Prop. 1 gives no rate; use convex_ticks_for"
             )
         return math.ceil(math.log(precision / initial_gap) / math.log(self.contraction))
 
@@ -98,7 +98,7 @@ def convergence_theory(problem: Problem) -> ConvergenceTheory:
     """Prop. 1's constants for this problem."""
     linked = np.flatnonzero(problem.neighbors.neighbor_counts)
     if linked.size == 0:
-        raise ObjectiveError("no agent has a neighbor, so that there is nothing to converge to; add edges")
+        raise ObjectiveError("no agent has a neighbor, so there is nothing to converge to; add edges")
     block_smoothness = problem.block_smoothness[linked]
     penalties = data_curvatures(problem)[linked]
     published = float(penalties.min())
@@ -131,7 +131,7 @@ def _bound_by_iteration(matrix: sparse.csr_array, vector: NDArray[np.float64]) -
     """The best bound of `_bound_by_vector` along an inverse iteration from this vector.
 
     Ones prove the published σ. Below the smallest eigenvalue a shifted matrix keeps a positive
-    inverse, so that the vectors stay positive and, solved exactly, prove more with every step. They
+    inverse, so the vectors stay positive and, solved exactly, prove more with every step. They
     are solved roughly: that can cost tightness, but no proof, which looks at the vector alone.
     """
     best = _bound_by_vector(matrix, vector)

@@ -57,7 +57,7 @@ class UtilityTheory:
     def with_contraction(self, contraction: float) -> UtilityTheory:
         """The same with another C, proven otherwise or measured on generated or public data.
 
-        The proven one knows of no curvature in the data, so that real descents are faster; the bounds
+        The proven one knows of no curvature in the data, so real descents are faster; the bounds
         are then as good as the number given, and the number of updates that they favor is smaller.
         """
         if not 0 <= contraction <= 1:
@@ -169,7 +169,7 @@ def utility_theory(problem: Problem) -> UtilityTheory:
     """Theorem 2's constants for this problem.
 
     Step sizes are the problem's: in a private run they come from its feature bound. A clipped gradient
-    is not the gradient of ℒ_i, so that the theorem covers losses whose gradients stay within the clip.
+    is not the gradient of ℒ_i, so the theorem covers losses whose gradients stay within the clip.
     """
     convergence = convergence_theory(problem)
     # (μ D_ii c_i)²/L_i = D_ii (μ c_i)² α_i, which is 0 and not 0/0 for agents without neighbors.
@@ -192,7 +192,7 @@ def best_updates(
 
     noise_stds_for: the noise that a budget asks for when it is spread over so many updates, one
         number or one per agent; for instance the noise_std of `calibrate` under some accountant.
-    More updates need more noise, so that the search can end where the noise alone costs more than
+    More updates need more noise, so the search can end where the noise alone costs more than
     the best bound so far; noise that shrinks with the updates is refused.
     """
     table: list[tuple[int, float]] = []

@@ -55,7 +55,7 @@ def data_term(local: LocalData) -> DataTerm:
 
 
 class ClippedTerm(NamedTuple):
-    """The same with each sample's gradient clipped to a bound, so that no sample can move ℒ_i's far.
+    """The same with each sample's gradient clipped to a bound, so no sample can move ℒ_i's far.
 
     The gradient of one sample is φ'(θᵀx, y)·x: its norm is at most the bound if |φ'| ≤ bound/‖x‖, which is
     `slope_bounds` of the sample. `norm_is_l1` says in which norm; with several scores it is that of φ' too.
@@ -284,7 +284,7 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, ahead):
 
 @njit(forceinline=True)
 def row_starts(row, stop, size):
-    """Where ROWS_TOGETHER rows begin; after the last one it is repeated, so that nothing else is read."""
+    """Where ROWS_TOGETHER rows begin; after the last one it is repeated, so nothing else is read."""
     first, last = row * size, (stop - 1) * size
     return (
         first,
@@ -315,7 +315,7 @@ def prefetch_some(array, place, last):
 def score_rows(features, start, stop, model, scores, place, last):
     """θᵀx of each row, several rows at a time.
 
-    Meanwhile the reads of the flat elements from `place` to `last` start, a few at every step, so that
+    Meanwhile the reads of the flat elements from `place` to `last` start, a few at every step, so
     the processor has something to do while they are under way; returns where to go on.
     """
     size, lanes = model.shape[0], numbers_in(VECTOR_BYTES, model)

@@ -3,7 +3,7 @@
 The compiler makes vector instructions of plain loops too, but it does not know that an agent's rows
 are short and many: it adds up each row by itself, and what is left of it number by number. Here the
 sums of several rows stay in registers and are added up together, and the rest of a row is one masked
-vector, so that nothing beyond its end is read.
+vector, so nothing beyond its end is read.
 
 A lane is one number of a register. All arrays are contiguous and of one type; `index` and `starts`
 count numbers from an array's beginning; `count` is how many lanes are meant, or None for all.

@@ -31,7 +31,7 @@ from flockwise.errors import SimulationError
 AGENTS_WORTH_A_THREAD = 1000
 # Counters and scratch vectors of different threads stay this many numbers apart.
 PADDING = 64
-# Ready agents that a thread takes at once: few, so that none waits long for a thread that was held up.
+# Ready agents that a thread takes at once: few, so none waits long for a thread that was held up.
 AGENTS_AT_ONCE = 16
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,7 +43,7 @@ class PublicModels:
         """What a guarantee says of the start."""
         known = origin_of(self.models)
         if known is not None:
-            return Origin(f"the start, {known.what}", known.status, known.spent)
+            return replace(known, what=f"the start, {known.what}")
         if self.source is None:
             return Origin("the start", "unknown")
         return Origin(f"the start, {self.source}", "public")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from flockwise.privacy.budget import Budget
@@ -69,16 +69,17 @@ class Guarantee:
         run took as given; what an earlier run released is added to the total.
         """
         known = tuple(origins)
-        spent = [spans(budgets), *(origin.spent for origin in known if origin.spent is not None)]
+        epsilon, delta = added([spans(budgets), *(o.spent for o in known if o.spent is not None)])
+        by = (*declared, *(package for origin in known for package in origin.declared))
         first = None if plan is None else plan.event(1, 1.0, dimension, 2.0**-20 if plan.on_grid else None)
         return cls(
             mechanism=mechanism,
             accountant=accountant,
-            epsilon=_added(epsilon for epsilon, _ in spent),
-            delta=_added(delta for _, delta in spent),
+            epsilon=epsilon,
+            delta=delta,
             public=public,
             not_covered=tuple(dict.fromkeys(origin.words for origin in known if not origin.is_covered)),
-            declared=tuple(dict.fromkeys(declared)),
+            declared=tuple(dict.fromkeys(by)),
             released_before=tuple(origin.what for origin in known if origin.spent is not None),
             simulated=simulated,
             noise_multiplier=None if first is None else first.noise_std,
@@ -100,7 +101,18 @@ class Guarantee:
         label = (
             f"({self.parameters}) differentially private, {self.mechanism}, accounted by {self.accountant}"
         )
+        if self.declared:
+            label = f"{label}; {self.whose_word}"
         return f"{label}; not covered: {'; '.join(self.not_covered)}" if self.not_covered else label
+
+    def also_declared_by(self, packages: Iterable[str]) -> Guarantee:
+        """The same, by the word of these packages too."""
+        return replace(self, declared=tuple(dict.fromkeys((*self.declared, *packages))))
+
+    @property
+    def whose_word(self) -> str:
+        """By whose word it holds; empty where every part is Flockwise's own."""
+        return f"sensitivity as declared by {', '.join(self.declared)}" if self.declared else ""
 
     def explain(self) -> str:
         """Plain words, a few short lines."""
@@ -154,8 +166,13 @@ def spans(budgets: Iterable[Budget]) -> Spans:
     return (min(epsilons), max(epsilons)), (min(deltas), max(deltas))
 
 
-def _added(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
+def added(spent: Iterable[Spans]) -> Spans:
     """Basic composition: the costs of runs that build on each other add up."""
+    epsilons, deltas = zip(*spent, strict=True)
+    return _sum(epsilons), _sum(deltas)
+
+
+def _sum(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
     lows, highs = zip(*parts, strict=True)
     return sum(lows), sum(highs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Spans: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
@@ -16,11 +16,14 @@ class Origin:
     status: "public" says nothing about anybody's samples. "private" was computed from them without noise;
     "unknown" might have been: no guarantee covers either. "released" was paid for.
     spent: the least and the largest ε, and the least and the largest δ, over agents; a guarantee adds it up.
+    declared: whose word the sensitivity of what was released is. parts: what it was mixed from, if several.
     """
 
     what: str
     status: Status
     spent: Spans | None = None
+    declared: tuple[str, ...] = ()
+    parts: tuple[Origin, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def is_covered(self) -> bool:

@@ -7,63 +7,107 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.privacy.guarantee import Guarantee
+from flockwise.privacy.guarantee import Guarantee, added
 from flockwise.privacy.origin import Origin
 
 OWN = Origin("own models, made of private data without noise", "private")
+UNTRACKED = Origin("an array", "unknown")
 # From the one that can be used for anything to the one that can be used for least.
 _ORDER = ("public", "released", "unknown", "private")
+# Functions of NumPy that write into their first argument.
+_WRITERS = (np.copyto, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
 
 
 class TrackedModels(np.ndarray):
     """An array with an `origin`, as have its copies, slices and multiples.
 
-    A sum or a mean of several has the origin of the one that can be used for least. What is computed with an
-    array that nobody keeps track of has none.
+    A sum or a mean of several allows what the worst of them allows, and adds up what was spent on them. What
+    is computed with an array that nobody keeps track of is of unknown origin, as is what is written to with a
+    number or such an array. A slice and the array that it is a slice of share their memory and this.
     """
 
-    origin: Origin | None = None
+    _origin: Origin | None = None
 
     def __array_finalize__(self, made_from: Any) -> None:
-        self.origin = getattr(made_from, "origin", None)
+        self._origin = origin_of(made_from)
+
+    @property
+    def origin(self) -> Origin | None:
+        """Its own, or that of the array that it is a slice of, which may have been written to since."""
+        return worst_of([one._origin for one in self._sharing()])
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         plain = [np.asarray(value) if isinstance(value, TrackedModels) else value for value in inputs]
         if out is not None:
             options["out"] = tuple(np.asarray(one) if isinstance(one, TrackedModels) else one for one in out)
         result = getattr(ufunc, method)(*plain, **options)
-        origin = worst_of([origin_of(value) for value in inputs if np.ndim(value)])
-        for one in out or ():
-            if isinstance(one, TrackedModels):
-                one.origin = origin
+        in_place = method == "at"
+        origin = worst_of([origin_of(value) for value in inputs if in_place or np.ndim(value)])
+        for one in inputs[:1] if in_place else out or ():
+            _mark_written(one, origin)
         return tracked(result, origin) if isinstance(result, np.ndarray) else result
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        result = super().__array_function__(func, types, args, kwargs)
+        given = [*args, *kwargs.values()]
+        if func in _WRITERS:
+            _mark_written(given[0], worst_of([origin_of(one) for one in given]))
+        _mark_written(kwargs.get("out"), None)
+        return result
+
     def __setitem__(self, key: Any, value: Any) -> None:
-        if np.ndim(value):
-            self.origin = worst_of([self.origin, origin_of(value)])
         super().__setitem__(key, value)
+        _mark_written(self, origin_of(value))
+
+    def fill(self, value: Any) -> None:
+        super().fill(value)
+        _mark_written(self, None)
+
+    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
+        super().put(indices, values, mode)
+        _mark_written(self, origin_of(values))
+
+    def _sharing(self) -> list[TrackedModels]:
+        """Itself, and the array that it is a slice of."""
+        return [self, self.base] if isinstance(self.base, TrackedModels) else [self]
+
+
+def _mark_written(models: Any, origin: Origin | None) -> None:
+    """What was written to is at best what was written, and at best what it was before."""
+    if isinstance(models, TrackedModels):
+        for one in models._sharing():
+            one._origin = worst_of([one._origin, origin])
 
 
 def tracked(models: NDArray[Any], origin: Origin | None) -> TrackedModels:
     """The models, with where they came from."""
     view = np.asarray(models).view(TrackedModels)
-    view.origin = origin
+    view._origin = origin
     return view
 
 
 def own_models(models: NDArray[Any]) -> TrackedModels:
-    """Models that agents keep for themselves."""
-    return tracked(models, OWN)
+    """Models that agents keep for themselves, to be read only."""
+    return _read_only(models, OWN)
 
 
 def run_models(models: NDArray[Any], method: str, guarantee: Guarantee | None) -> TrackedModels:
-    """The models of a run: what it released, or without a guarantee what it computed from private data."""
+    """The models of a run, to be read only: what it released, or what it computed from private data."""
     if guarantee is None:
-        return tracked(models, Origin(f"models of {method}, made of private data without noise", "private"))
-    what = f"models released by {method}"
-    if guarantee.is_private:
-        return tracked(models, Origin(what, "released", guarantee.spent))
-    return tracked(models, Origin(f"{what}, whose guarantee leaves gaps", "unknown", guarantee.spent))
+        return _read_only(
+            models, Origin(f"models of {method}, made of private data without noise", "private")
+        )
+    what, status = f"models released by {method}", "released"
+    if not guarantee.is_private:
+        what, status = f"{what}, whose guarantee leaves gaps", "unknown"
+    return _read_only(models, Origin(what, status, guarantee.spent, guarantee.declared))
+
+
+def _read_only(models: NDArray[Any], origin: Origin) -> TrackedModels:
+    """A copy of it can be written to."""
+    view = tracked(models, origin)
+    view.flags.writeable = False
+    return view
 
 
 def origin_of(models: Any) -> Origin | None:
@@ -72,9 +116,17 @@ def origin_of(models: Any) -> Origin | None:
 
 
 def worst_of(origins: list[Origin | None]) -> Origin | None:
-    """The origin that allows least; None counts as unknown."""
+    """The origin that allows least, with all that was spent on any of them; None counts as unknown.
 
-    def rank(origin: Origin | None) -> int:
-        return _ORDER.index("unknown" if origin is None else origin.status)
-
-    return max(origins, key=rank)
+    Each is counted once, also where it was mixed with others before.
+    """
+    given = [UNTRACKED if origin is None else origin for origin in origins]
+    parts = tuple({id(part): part for origin in given for part in origin.parts or (origin,)}.values())
+    worst = max(parts, key=lambda part: _ORDER.index(part.status))
+    paid = [part for part in parts if part.spent is not None]
+    if all(part is worst for part in paid):
+        return None if worst is UNTRACKED else worst
+    what = ", mixed with ".join(part.words for part in parts)
+    declared = tuple(dict.fromkeys(package for part in parts for package in part.declared))
+    spent = added(part.spent for part in paid if part.spent is not None)
+    return Origin(what, worst.status, spent, declared, parts)

@@ -47,14 +47,15 @@ class Registry(Generic[Part]):
         self._parts: dict[str, Part] = {}
 
     def register(self, part: Given) -> Given:
-        """Add a part; also a decorator. A name that another part has is refused."""
-        for name, entry in self._entries(part):
+        """Add a part under all its names; also a decorator. A name that another part has is refused."""
+        entries = dict(self._entries(part))
+        for name, entry in entries.items():
             before = self._parts.get(name)
             if before is not None and _home(before) != _home(entry):
                 raise self._error(
                     f"there is a {self.kind} named {name!r} already ({_home(before)}); rename yours"
                 )
-            self._parts[name] = entry
+        self._parts |= entries
         return part
 
     def unregister(self, name: str) -> None:

@@ -60,7 +60,7 @@ def nonfinite_words(value: float, dtype: np.dtype[Any]) -> str:
 
 def cell_error(agent: str | None, column: str, row: int, problem: str) -> DataError:
     """The refusal of one cell; `row` counts from 0 here and from 1 in the message."""
-    owner = "" if agent is None else f"agent {agent!r}, "
+    owner = f"agent {agent!r}, " if agent else ""
     return DataError(f"{owner}column {column!r}, row {row + 1}: {problem}")
 
 

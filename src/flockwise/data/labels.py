@@ -21,6 +21,11 @@ def names_of(agents: Iterable[str | int]) -> tuple[str, ...]:
     return distinct(map(_as_text, agents), "agent")
 
 
+def is_numbered(names: Sequence[str]) -> bool:
+    """Whether every agent is called by its position: "0", "1", …"""
+    return names[-1] == str(len(names) - 1) and tuple(names) == tuple(map(str, range(len(names))))
+
+
 def encode_labels(
     labels: pa.ChunkedArray, column: str, names: Sequence[str] | None = None
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -20,12 +20,12 @@ from flockwise.data.checks import (
     nonfinite_words,
     quoted,
 )
-from flockwise.data.labels import encode_labels, label_array, names_of, packing_order
+from flockwise.data.labels import encode_labels, is_numbered, label_array, names_of, packing_order
 from flockwise.data.samples import Samples
 from flockwise.errors import DataError
 from flockwise.privacy.origin import Origin
 
-# A feature of this name is 1 everywhere.
+# What `with_intercept` calls its feature.
 INTERCEPT = "intercept"
 
 
@@ -37,6 +37,7 @@ class Population:
     `read_population`. All arrays are read-only, all numbers finite; an agent may have no sample.
     origins: what in the samples was computed from private data of others, or of the whole agent at once,
     such as learned features or centers; every guarantee names it.
+    has_intercept: whether `with_intercept` added the last feature, so that new rows can do without it.
     """
 
     features: FloatArray
@@ -46,6 +47,7 @@ class Population:
     # None: agents are called "0", "1", …; a million names are then made only if someone asks.
     given_names: tuple[str, ...] | None
     origins: tuple[Origin, ...] = ()
+    has_intercept: bool = False
 
     @classmethod
     def packed(
@@ -107,7 +109,7 @@ class Population:
             _reordered(table, order),
             _reordered(values, order),
             offsets,
-            agent_names=None if _is_numbered(names) else names,
+            agent_names=None if is_numbered(names) else names,
             feature_names=columns,
         )
 
@@ -190,7 +192,8 @@ class Population:
             raise DataError("there is a feature 'intercept' already; drop or rename it")
         features = np.ones((self.n_samples, self.n_features + 1), dtype=self.dtype)
         features[:, :-1] = self.features
-        return replace(self, features=features, feature_names=(*self.feature_names, INTERCEPT))
+        names = (*self.feature_names, INTERCEPT)
+        return replace(self, features=features, feature_names=names, has_intercept=True)
 
     def select(self, agents: Sequence[str] | Sequence[int] | NDArray[Any]) -> Population:
         """Only these agents, in this order; text is a name, an integer a position."""
@@ -334,10 +337,6 @@ def _positions(
 def _reordered(array: NDArray[Any], order: NDArray[np.int64] | slice) -> NDArray[Any]:
     """A C-contiguous copy in this order; never a view, through which the caller could change samples."""
     return array.copy() if isinstance(order, slice) else np.take(array, order, axis=0)
-
-
-def _is_numbered(names: tuple[str, ...]) -> bool:
-    return names[-1] == str(len(names) - 1) and names == tuple(map(str, range(len(names))))
 
 
 def _finite(

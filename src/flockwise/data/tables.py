@@ -46,6 +46,14 @@ def is_table(data: Any) -> bool:
 
 def as_table(table: Any) -> pa.Table:
     """A pandas, polars or Arrow table, a dictionary of columns, or an array with columns "0", "1", …"""
+    converted = _converted(table)
+    names = converted.column_names
+    if len(set(names)) < len(names):
+        check_present(converted, names)
+    return converted
+
+
+def _converted(table: Any) -> pa.Table:
     if isinstance(table, pa.Table):
         return table
     if isinstance(table, np.ndarray):
@@ -68,9 +76,21 @@ def as_table(table: Any) -> pa.Table:
 
 def columns_of(table: pa.Table) -> list[str]:
     """The columns that a person put there, without an index that pandas added."""
-    metadata = table.schema.pandas_metadata or {}
-    index = [column for column in metadata.get("index_columns", []) if isinstance(column, str)]
+    index = [column for column in _index_columns(table) if isinstance(column, str)]
     return [name for name in table.column_names if name not in index]
+
+
+def with_range_index(table: pa.Table, name: str) -> pa.Table:
+    """With a column for an index of this name that pandas keeps as a mere range."""
+    for index in _index_columns(table):
+        if isinstance(index, dict) and index["name"] == name and name not in table.column_names:
+            values = range(index["start"], index["stop"], index["step"])
+            return table.append_column(name, pa.array(values, pa.int64()))
+    return table
+
+
+def _index_columns(table: pa.Table) -> list[Any]:
+    return (table.schema.pandas_metadata or {}).get("index_columns", [])
 
 
 def check_present(table: pa.Table, columns: Iterable[str], role: str = "") -> None:

@@ -22,6 +22,7 @@ from flockwise.method.rules import Rounds, Rule, Solved
 from flockwise.objective import Problem
 from flockwise.privacy.tracked import own_models, run_models
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
+from flockwise.results.frames import in_order_of
 from flockwise.results.metrics import agent_metrics
 from flockwise.results.trajectory import Record, Trajectory
 from flockwise.solve import choose_l2
@@ -84,9 +85,10 @@ def simulate(
     objective changed by less than `tolerance` (relative) between two records with at least one tick
     per agent on average between them, whichever is first. A method that is computed at once needs no stop.
     Records are taken every `record_every` units of time, and at the start and the end; None takes
-    just these two. `test` gives the accuracy or RMSE in the records; `measures` adds means over agents of
-    your own judges (functions of everyone's models that give one value per agent). `on_record` gets each
-    record as it is taken. `resume` goes on with a saved run, to the same end as if it had never stopped.
+    just these two. `test` gives the accuracy or RMSE in the records, its agents found by name; `measures`
+    adds means over agents of your own judges (functions of everyone's models that give one value per
+    agent). `on_record` gets each record as it is taken. `resume` goes on with a saved run, to the same end as
+    if it had never stopped.
     `progress` is called with the ticks done and the ticks to do, if known. `should_stop` is asked now and
     then; the run then ends at the next barrier and can be resumed. One `seed` reaches every clock and all
     noise.
@@ -98,9 +100,9 @@ def simulate(
         problem = choose_l2(problem)
     private = getattr(method, "privacy", None) is not None
     check_method(method, problem, PrivacyError if private else SimulationError)
-    prepared = method.prepare(problem, int(seed))
-    check_prepared(method, prepared)
+    prepared = check_prepared(method, method.prepare(problem, int(seed)))
     stops = _planned_stops(prepared.rule, Stops(updates, ticks, time, tolerance, record_every))
+    test = None if test is None else in_order_of(problem.population, test)
     conditions = conditions or Conditions()
     conditions.check_agents(problem.n_agents)
     limit = NEVER if stops.updates is None else int(stops.updates)
@@ -136,6 +138,7 @@ def simulate(
         loss=problem.loss,
         agent_names=problem.population.agent_names,
         feature_names=problem.population.feature_names,
+        has_intercept=problem.population.has_intercept,
         updates=result.updates,
         agent_metrics=None if test is None else score(result.models),
         problem_fingerprint=problem.fingerprint,

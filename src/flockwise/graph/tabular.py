@@ -16,10 +16,12 @@ from flockwise.data.labels import encode_labels, names_of
 from flockwise.data.tables import (
     as_table,
     check_present,
+    columns_of,
     finite_numbers,
     is_text,
     read_table,
     rows_by_agent,
+    with_range_index,
 )
 from flockwise.errors import DataError, GraphError
 from flockwise.graph.build import Metric, angular_graph, knn_graph
@@ -45,9 +47,9 @@ def profile_graph(
     """From public profiles, one row per agent: k nearest neighbors (`k`, 10 by default) or angular (`gamma`).
 
     profiles: pandas, polars or Arrow table, dictionary of columns, or a NumPy array.
-    columns: what to compare; by default every column but `agent`.
-    agent, agent_names: the column with the agents' names, by which a `Problem` finds them, and their order
-        if it is to be another one. Without them row i is agent i.
+    columns: what to compare; by default every column but `agent` and a pandas index.
+    agent, agent_names: the column or index with the agents' names, by which a `Problem` finds them, and
+        their order if it is to be another one. Without them row i is agent i.
 
     See `profile_vectors` for what becomes of numbers and text. The graph is labelled public:
     use no column here that its owner would not publish.
@@ -114,7 +116,7 @@ def profile_vectors(profiles: Any, columns: Sequence[str] | None = None) -> NDAr
 def _compared_columns(table: pa.Table, columns: Sequence[str] | None, agent: str | None) -> list[str]:
     if isinstance(columns, str):
         raise DataError(f"columns must be a list of names, got the text {columns!r}")
-    compared = [name for name in table.column_names if name != agent] if columns is None else list(columns)
+    compared = [name for name in columns_of(table) if name != agent] if columns is None else list(columns)
     if not compared or table.num_rows == 0:
         raise DataError("the profiles are empty; give at least one row and one column to compare")
     check_present(table, compared)
@@ -131,6 +133,7 @@ def _ordered(
         if "agent" in table.column_names:
             raise DataError("column 'agent' looks like the agents' names: say agent='agent', or drop it")
         return table, None
+    table = with_range_index(table, agent)
     check_present(table, [agent])
     known = None if agent_names is None else names_of(agent_names)
     return rows_by_agent(table, agent, known)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.data.checks import first_nonfinite, quoted
-from flockwise.data.labels import encode_labels
+from flockwise.data.labels import encode_labels, is_numbered
 from flockwise.data.population import INTERCEPT, Population
 from flockwise.data.tables import as_table, check_present, columns_of, finite_numbers, is_table
 from flockwise.errors import DataError
+
+DIGITS = re.compile(r"-?[0-9]+")
 
 
 class Rows(NamedTuple):
@@ -23,22 +27,45 @@ class Rows(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What new rows have to fit."""
+    """What new rows have to fit. has_intercept: the last feature was added and is 1 in every row."""
 
     agent_names: tuple[str, ...]
     feature_names: tuple[str, ...]
+    has_intercept: bool = False
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The features that new rows have to bring."""
+        return self.feature_names[:-1] if self.has_intercept else self.feature_names
 
 
 def rows_of_population(population: Population, trained: Trained) -> Rows:
     """The samples of agents that took part, with the same features."""
-    if population.feature_names != trained.feature_names:
-        raise DataError(
-            f"the features are {quoted(population.feature_names)}, and the run was trained on "
-            f"{quoted(trained.feature_names)}"
-        )
-    positions = agent_positions(population.agent_names, trained)
-    agents = np.repeat(positions, population.sample_counts)
+    _check_features(population, trained.feature_names)
+    agents = np.repeat(agent_positions(population.agent_names, trained), population.sample_counts)
     return Rows(population.features.astype(np.float64), agents, population.targets.astype(np.float64))
+
+
+def in_order_of(train: Population, population: Population) -> Population:
+    """Samples for the agents of a training population, found by name; agents that are not there have none.
+
+    Where no agents were named on either side, they are told apart by position alone.
+    """
+    _check_features(population, train.feature_names)
+    if population.given_names == train.given_names:
+        return population
+    positions = agent_positions(population.agent_names, Trained(train.agent_names, train.feature_names))
+    counts = np.zeros(train.n_agents, np.int64)
+    counts[positions] = population.sample_counts
+    sorted_by_agent = population.select(np.argsort(positions))
+    offsets = np.concatenate(([0], np.cumsum(counts)))
+    return replace(sorted_by_agent, offsets=offsets, given_names=train.given_names)
+
+
+def _check_features(population: Population, trained_on: tuple[str, ...]) -> None:
+    if population.feature_names != trained_on:
+        found, known = quoted(population.feature_names), quoted(trained_on)
+        raise DataError(f"the features are {found}, and the run was trained on {known}")
 
 
 def rows_of(data: Any, agents: Any, agent: str | None, target: str | None, trained: Trained) -> Rows:
@@ -61,9 +88,12 @@ def rows_of(data: Any, agents: Any, agent: str | None, target: str | None, train
 
 
 def agent_positions(agents: Any, trained: Trained) -> NDArray[np.int64]:
-    """Where agents given by name or by position are."""
-    wanted = np.asarray(agents)
-    if wanted.dtype.kind in "iu":
+    """Where agents given by name or by position are.
+
+    Where all names are whole numbers, an integer is a name: 1 is "1", wherever that agent is.
+    """
+    wanted = _whole_numbers(np.asarray(agents))
+    if wanted.dtype.kind in "iu" and not _are_numbers(trained.agent_names):
         wrong = (wanted < 0) | (wanted >= len(trained.agent_names))
         if wrong.any():
             last = len(trained.agent_names) - 1
@@ -77,17 +107,34 @@ def agent_positions(agents: Any, trained: Trained) -> NDArray[np.int64]:
     return np.array([position[name] for name in names], np.int64).reshape(wanted.shape)
 
 
+def _whole_numbers(agents: NDArray[Any]) -> NDArray[Any]:
+    """Integers as such also where they come as objects, as those of some data frames do."""
+    if agents.dtype.kind != "O" or not agents.size:
+        return agents
+    kinds = {type(label) for label in agents.ravel().tolist()}
+    return (
+        agents.astype(np.int64)
+        if all(kind is int or issubclass(kind, np.integer) for kind in kinds)
+        else agents
+    )
+
+
+def _are_numbers(names: tuple[str, ...]) -> bool:
+    """Whether all names are whole numbers, 007 among them, and not just the positions."""
+    return not is_numbered(names) and all(map(DIGITS.fullmatch, names))
+
+
 def _rows_of_table(data: Any, agents: Any, agent: str | None, target: str | None, trained: Trained) -> Rows:
     table = as_table(data)
     others = [column for column in (agent, target) if column is not None]
     check_present(table, others)
     known = [name for name in columns_of(table) if name not in others]
-    missing = [name for name in trained.feature_names if name not in known and name != INTERCEPT]
+    missing = [name for name in trained.needed if name not in known]
     extra = [name for name in known if name not in trained.feature_names]
     if missing:
-        raise DataError(
-            f"column {missing[0]!r} is missing; the run was trained on {quoted(trained.feature_names)}"
-        )
+        advice = "; add it, with 1 in every row if it was so there" if missing[0] == INTERCEPT else ""
+        known = quoted(trained.feature_names)
+        raise DataError(f"column {missing[0]!r} is missing; the run was trained on {known}{advice}")
     if extra:
         raise DataError(
             f"column {extra[0]!r} was not there in the training ({quoted(trained.feature_names)}); drop it, "
@@ -107,7 +154,7 @@ def _rows_of_table(data: Any, agents: Any, agent: str | None, target: str | None
 
         return finite_numbers(table[name], name, owner, np.dtype(np.float64))
 
-    # An intercept that is not a column is 1.
+    # An added intercept that is not a column is 1.
     columns = [numbers(name) if name in known else np.ones(table.num_rows) for name in trained.feature_names]
     return Rows(np.column_stack(columns), positions, None if target is None else numbers(target))
 

@@ -14,6 +14,7 @@ from flockwise.errors import DataError, ObjectiveError
 from flockwise.objective.losses import Loss, has_two_classes, loss_name
 from flockwise.objective.passes import all_scores
 from flockwise.objective.problem import target_misfit
+from flockwise.results.frames import in_order_of
 
 ScoreName: TypeAlias = Literal["accuracy", "auc", "log_loss", "rmse", "r2"]
 Floats: TypeAlias = NDArray[np.float64]
@@ -32,8 +33,16 @@ def agent_predictions(loss: Loss, population: Population, models: NDArray[Any]) 
     return loss.predict(all_scores(population.features, population.offsets[:-1], population.offsets, blocks))
 
 
-def agent_metrics(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:
-    """Each agent's accuracy or RMSE (whichever judges the loss) on its samples; NaN where it has none."""
+def agent_metrics(
+    loss: Loss, population: Population, models: NDArray[Any], *, train: Population | None = None
+) -> NDArray[np.float64]:
+    """Each agent's accuracy or RMSE (whichever judges the loss) on its samples; NaN where it has none.
+
+    train: what the models were trained on. With it agents are found by name and other features refused;
+    without it row i of the models is taken for agent i.
+    """
+    if train is not None:
+        population = in_order_of(train, population)
     misfit = target_misfit(population, loss, "held-out")
     if misfit is not None:
         raise DataError(misfit)

@@ -1,4 +1,4 @@
-"""Quick pictures of one run, as matplotlib figures: `run.plot.convergence()`, `run.plot.agents()`."""
+"""Quick pictures of one run, as matplotlib figures: `run.plot()`, `run.plot.agents()`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class RunPlots:
 
     def __init__(self, run: Trajectory) -> None:
         self._run = run
+
+    def __call__(self) -> Figure:
+        """The main picture: the course of the run."""
+        return self.convergence()
 
     def convergence(self) -> Figure:
         """Objective, and the metric if there was a test set, against updates per agent."""

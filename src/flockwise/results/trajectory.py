@@ -80,6 +80,7 @@ class Trajectory:
     own_models: TrackedModels | None = None
     own_metrics: NDArray[np.float64] | None = None
     guarantee: Guarantee | None = None
+    has_intercept: bool = False
 
     def __repr__(self) -> str:
         judged = "" if np.isnan(self.final.metric) else f", {self.loss.metric} {self._metric:.4f}"
@@ -101,6 +102,8 @@ class Trajectory:
         if self.guarantee is None:
             return ""
         found = f", ({self.guarantee.parameters}) differentially private"
+        if self.guarantee.declared:
+            found = f"{found}, {self.guarantee.whose_word}"
         return found if self.guarantee.is_private else f"{found}, not all covered"
 
     @property
@@ -124,7 +127,7 @@ class Trajectory:
 
     @property
     def plot(self) -> RunPlots:
-        """Quick pictures: `run.plot.convergence()`, `run.plot.agents()`."""
+        """Quick pictures: `run.plot()`, the course of the run, and `run.plot.agents()`."""
         return RunPlots(self)
 
     def predict(
@@ -134,6 +137,7 @@ class Trajectory:
 
         features: a frame, whose columns are matched by name, or an array in the order of the training.
         agents: one agent (position or name), or one for each row; agent: the column of a frame with them.
+            Where all names are whole numbers, an integer is a name, as in a column: 1 is agent "1".
         which: "own" or "released" models; by default own ones where there are any.
         """
         rows = rows_of(features, agents, agent, None, self._trained)
@@ -181,7 +185,7 @@ class Trajectory:
 
     def to_pandas(self, which: Which | None = None) -> Any:
         """The models as a data frame: one row per agent, one column per feature (and class)."""
-        return self._table(which).to_pandas().set_index("agent")
+        return self._table(which).to_pandas().set_index(self._agent_column)
 
     def to_parquet(self, path: str | os.PathLike[str], which: Which | None = None) -> None:
         """The models as a table; the file says which ones it holds. A private run has to be told which."""
@@ -194,12 +198,20 @@ class Trajectory:
                 'say which models: which="released", which may be shown, or which="own", which must not be'
             )
         models = self._models(which or "released")
-        columns = {"agent": pa.array(list(self.agent_names), pa.string())}
+        columns = {self._agent_column: pa.array(list(self.agent_names), pa.string())}
         names = self.coefficient_names
         columns |= {name: pa.array(models[:, place]) for place, name in enumerate(names)}
         is_own = which == "own"
         about = {"which": "own" if is_own else "released", "note": OWN_NOTE if is_own else RELEASED_NOTE}
         return pa.table(columns).replace_schema_metadata({"flockwise": json.dumps(about)})
+
+    @property
+    def _agent_column(self) -> str:
+        """What the column of names is called: "agent", unless a feature is."""
+        column = "agent"
+        while column in self.coefficient_names:
+            column += "_name"
+        return column
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
@@ -210,7 +222,7 @@ class Trajectory:
 
     @property
     def _trained(self) -> Trained:
-        return Trained(tuple(self.agent_names), tuple(self.feature_names))
+        return Trained(tuple(self.agent_names), tuple(self.feature_names), self.has_intercept)
 
     def _models(self, which: Which | None) -> NDArray[Any]:
         if which not in (None, "own", "released"):
@@ -244,6 +256,7 @@ class Trajectory:
             "problem_fingerprint": self.problem_fingerprint,
             "settings": dict(self.settings),
             "stopped": self.stopped,
+            "has_intercept": self.has_intercept,
             "measures": [dict(record.measures) for record in self.records],
             "guarantee": None if self.guarantee is None else asdict(self.guarantee),
         }
@@ -283,6 +296,7 @@ def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Lo
         settings=about["settings"],
         stopped=about["stopped"],
         guarantee=guarantee,
+        has_intercept=about.get("has_intercept", False),
         state={k.removeprefix("state_"): v for k, v in arrays.items() if k.startswith("state_")},
     )
 

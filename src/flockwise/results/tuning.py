@@ -10,6 +10,7 @@ import numpy as np
 from flockwise.data.population import Population
 from flockwise.errors import ObjectiveError
 from flockwise.objective.problem import Problem
+from flockwise.results.frames import in_order_of
 from flockwise.results.metrics import agent_metrics, mean_metric
 from flockwise.solve.optimum import solve_optimum
 
@@ -37,12 +38,14 @@ def choose_tradeoff(
 ) -> TradeoffChoice:
     """The μ of the grid whose optimum of Eq. (2) is best on validation data, on average over trials.
 
-    trials: problems with the validation samples of the same agents; each problem's own μ is ignored.
+    trials: problems with the validation samples of their agents, found by name; each problem's own μ is
+        ignored.
     tolerance: how exactly each optimum is solved (relative gap); accuracy needs little.
     Of trade-offs with the same score the smallest is taken.
     """
     values = sorted({float(value) for value in grid})
     metric = _checked_metric(trials, values)
+    trials = [(problem, _same_agents(problem.population, held_out)) for problem, held_out in trials]
     # One row per problem, one column per trade-off.
     scores = np.array([_scores_along(problem, held_out, values, tolerance) for problem, held_out in trials])
     means = scores.mean(axis=0)
@@ -71,21 +74,15 @@ def _checked_metric(trials: Sequence[tuple[Problem, Population]], values: Sequen
     metric = trials[0][0].loss.metric
     if any(problem.loss.metric != metric for problem, _ in trials):
         raise ObjectiveError("the problems are judged by different metrics; use one kind of loss")
-    for problem, held_out in trials:
-        _check_same_agents(problem.population, held_out)
-        if held_out.n_samples == 0:
-            raise ObjectiveError("the validation data has no samples, so nothing can be judged")
+    if any(held_out.n_samples == 0 for _, held_out in trials):
+        raise ObjectiveError("the validation data has no samples, so nothing can be judged")
     return metric
 
 
-def _check_same_agents(train: Population, held_out: Population) -> None:
+def _same_agents(train: Population, held_out: Population) -> Population:
+    held_out = in_order_of(train, held_out)
     if held_out.n_agents != train.n_agents:
         raise ObjectiveError(
             f"the validation data has {held_out.n_agents} agents and the problem {train.n_agents}"
         )
-    for index, (ours, theirs) in enumerate(zip(train.agent_names, held_out.agent_names, strict=True)):
-        if ours != theirs:
-            raise ObjectiveError(
-                f"agent {index} is {theirs!r} in the validation data and {ours!r} in the problem; "
-                "give both the same agents in the same order"
-            )
+    return held_out

@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from flockwise.data import Population, population_from_frame, read_population
+from flockwise.data.tables import as_table
 from flockwise.errors import DataError
 
 COLUMNS = {
@@ -233,6 +234,13 @@ def test_duplicate_columns():
         population_from_frame(doubled, target="y")
     with pytest.raises(DataError, match=r"give every column one type and one name .*[Dd]uplicate"):
         population_from_frame(pd.DataFrame([[1, 2, 3, 4]], columns=["agent", "x", "x", "y"]), target="y")
+
+
+def test_a_duplicate_column_that_nobody_asked_for_is_refused_in_an_arrow_table_too():
+    columns = [pa.array(["a", "b"]), pa.array([1.0, 2.0]), pa.array([1.0, 2.0]), pa.array([1.0, 2.0])]
+    table = pa.table(columns, names=["agent", "y", "x", "x"])
+    with pytest.raises(DataError, match="column 'x' occurs 2 times"):
+        as_table(table)
 
 
 def test_data_that_is_not_a_table_is_refused():

@@ -102,3 +102,17 @@ def test_bad_profiles_are_refused_by_agent_and_column(profiles, options, match):
 def test_k_and_gamma_together_are_refused():
     with pytest.raises(GraphError, match=r"give k = 3 .* or gamma"):
         profile_graph(COLUMNS, k=3, gamma=0.1)
+
+
+@pytest.mark.parametrize("name", [None, "level"])
+def test_the_index_of_a_pandas_frame_is_not_compared(name):
+    frame = pd.DataFrame({"age": [20.0, 30.0, 50.0]}, index=pd.Index([7, 900, 2], name=name))
+    assert profile_vectors(frame).shape == (3, 1)
+    assert profile_graph(frame, k=1).source.description == "columns age; 1 nearest neighbors, euclidean"
+
+
+@pytest.mark.parametrize("index", [pd.Index([4, 2, 9], name="who"), pd.RangeIndex(3, 6, name="who")])
+def test_the_index_of_a_pandas_frame_may_name_the_agents(index):
+    frame = pd.DataFrame({"age": [20.0, 30.0, 50.0]}, index=index)
+    graph = profile_graph(frame, agent="who", k=1)
+    assert graph.agent_names == tuple(map(str, index))

@@ -26,6 +26,7 @@ from flockwise import (
 )
 from flockwise.errors import DataError, FlockwiseError
 from flockwise.privacy.tracked import origin_of
+from flockwise.results.metrics import agent_metrics
 
 FEATURES = ["age", "height", "weight"]
 AGENTS = ["ann", "bob", "cy"]
@@ -109,6 +110,114 @@ class TestColumnsAreMatchedByName:
         )
         with pytest.raises(DataError, match="the features are 'height', 'age', 'weight'"):
             run.score(other)
+
+    def test_a_feature_that_is_named_intercept_has_to_be_there(self):
+        frame = table().rename(columns={"weight": "intercept"})
+        names = ["age", "height", "intercept"]
+        people = population_from_frame(frame, agent="who", target="label", features=names)
+        with pytest.raises(DataError, match="column 'intercept' is missing"):
+            simulate(Problem(people), Local()).predict(frame[["age", "height", "who"]], agent="who")
+
+    def test_a_saved_run_knows_that_its_intercept_was_added(self, tmp_path):
+        run = simulate(Problem(population().with_intercept()), Local())
+        run.save(tmp_path / "run.npz")
+        rows = table(1)[[*FEATURES, "who"]]
+        found = Trajectory.load(tmp_path / "run.npz").predict(rows, agent="who")
+        assert found.tolist() == run.predict(rows, agent="who").tolist()
+
+    def test_a_row_of_an_agent_without_a_name_is_refused_without_one(self, run):
+        nameless = replace(run, agent_names=("", "bob", "cy"))
+        with pytest.raises(DataError, match=r"^column 'age', row 1: missing value"):
+            nameless.predict({"age": [math.nan], "height": [0.0], "weight": [0.0]}, 0)
+
+
+def numbered_run(names):
+    frame = table()
+    frame["who"] = frame.who.map(dict(zip(AGENTS, names, strict=True)))
+    return simulate(
+        Problem(
+            population_from_frame(frame, agent="who", target="number", features=FEATURES),
+            objective=Objective(Quadratic()),
+        ),
+        Local(),
+    )
+
+
+class TestIntegersAsAgents:
+    ROWS = np.eye(3)
+
+    @pytest.mark.parametrize(
+        "integers",
+        [
+            [1, 2, 3],
+            np.array([1, 2, 3], np.uint8),
+            pd.Series([1, 2, 3]),
+            pd.Series([1, 2, 3], dtype="Int64"),
+            pd.Series([1, 2, 3], dtype="category"),
+            np.array([1, 2, 3], dtype=object),
+        ],
+    )
+    def test_they_are_names_where_all_names_are_whole_numbers(self, integers):
+        run = numbered_run([1, 2, 3])
+        expected = run.predict(self.ROWS, ["1", "2", "3"])
+        assert run.predict(self.ROWS, integers).tolist() == expected.tolist()
+        assert run.predict(self.ROWS[:1], 1).tolist() == expected[:1].tolist()
+
+    def test_a_name_that_is_none_is_refused(self):
+        with pytest.raises(DataError, match="no agent named '0'"):
+            numbered_run([1, 2, 3]).predict(self.ROWS, 0)
+        with pytest.raises(DataError, match="no agent named '1'"):
+            numbered_run(["001", "002", "003"]).predict(self.ROWS, 1)
+
+    def test_they_are_positions_where_names_are_words_or_positions(self, run):
+        assert run.predict(self.ROWS, 1).tolist() == run.predict(self.ROWS, "bob").tolist()
+        run = numbered_run([0, 1, 2])
+        assert run.predict(self.ROWS, [2, 1, 0]).tolist() == run.predict(self.ROWS, list("210")).tolist()
+
+
+class TestTestSamples:
+    """Samples to judge by find their agents by name, in a run as in a score."""
+
+    def test_any_order_of_agents_gives_the_same_metrics(self):
+        people = population("number")
+        problem = Problem(people, objective=Objective(Quadratic(), l2=0.5))
+        expected = simulate(problem, Local(), test=people).agent_metrics
+        shuffled = simulate(problem, Local(), test=people.select(["cy", "ann", "bob"]))
+        assert shuffled.agent_metrics.tolist() == expected.tolist()
+        assert shuffled.score(people.select(["cy", "ann", "bob"])) == pytest.approx(expected.mean())
+        found = agent_metrics(Quadratic(), people.select(["cy", "ann"]), shuffled.models, train=people)
+        assert found.tolist()[::2] == expected.tolist()[::2]
+        assert math.isnan(found[1])
+
+    def test_other_agents_and_other_features_are_refused(self):
+        people = population()
+        strangers = replace(people, given_names=("ann", "bob", "zoe"))
+        with pytest.raises(DataError, match="no agent named 'zoe'"):
+            simulate(Problem(people), Local(), test=strangers)
+        swapped = replace(people, feature_names=("height", "age", "weight"))
+        with pytest.raises(DataError, match="the features are 'height', 'age', 'weight'"):
+            simulate(Problem(people), Local(), test=swapped)
+
+
+class TestNamesThatAreTaken:
+    def test_a_feature_named_agent_leaves_the_names_of_agents_alone(self, tmp_path):
+        frame = table().rename(columns={"age": "agent"})
+        names = ["agent", "height", "weight"]
+        people = population_from_frame(frame, agent="who", target="label", features=names)
+        run = simulate(Problem(people), Local())
+        assert run.to_pandas().index.tolist() == AGENTS
+        assert run.to_pandas().columns.tolist() == names
+        run.to_parquet(tmp_path / "models.parquet")
+        written = pq.read_table(tmp_path / "models.parquet")
+        assert written["agent_name"].to_pylist() == AGENTS
+        assert written["agent"].to_pylist() == run.models[:, 0].tolist()
+
+
+def test_the_main_picture_is_the_course_of_the_run(private_run):
+    ours, named = (
+        figure.axes[0].lines[0].get_ydata() for figure in (private_run.plot(), private_run.plot.convergence())
+    )
+    assert np.array_equal(ours, named)
 
 
 class TestOwnAndReleasedModels:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from flockwise.data import Population
-from flockwise.errors import ObjectiveError
+from flockwise.errors import DataError, ObjectiveError
 from flockwise.graph import SimilarityGraph
 from flockwise.objective import Logistic, Loss, Objective, Problem, Quadratic
 from flockwise.results.metrics import agent_metrics, mean_metric
@@ -56,10 +58,20 @@ def test_what_cannot_be_judged_is_refused():
         choose_tradeoff([(problem, held_out)], [])
     with pytest.raises(ObjectiveError, match="different metrics"):
         choose_tradeoff([(problem, held_out), trial(Logistic(), 0)], GRID)
+    two = Population.packed(np.zeros((2, 4)), np.zeros(2), np.arange(3))
     with pytest.raises(ObjectiveError, match="validation data has 2 agents and the problem 8"):
-        choose_tradeoff([(problem, held_out.select([0, 1]))], GRID)
-    with pytest.raises(ObjectiveError, match="agent 2 is '3' in the validation data and '2' in the problem"):
-        choose_tradeoff([(problem, held_out.select([0, 1, 3, 2, 4, 5, 6, 7]))], GRID)
+        choose_tradeoff([(problem, two)], GRID)
+    strangers = replace(held_out, given_names=tuple("abcdefgh"))
+    with pytest.raises(DataError, match="no agent named 'a'"):
+        choose_tradeoff([(problem, strangers)], GRID)
+    with pytest.raises(DataError, match="the features are 'a', 'b', 'c', 'd'"):
+        choose_tradeoff([(problem, replace(held_out, feature_names=tuple("abcd")))], GRID)
     nobody = Population.packed(np.empty((0, 4)), np.empty(0), np.zeros(9, dtype=np.int64))
     with pytest.raises(ObjectiveError, match="no samples"):
         choose_tradeoff([(problem, nobody)], GRID)
+
+
+def test_validation_samples_find_their_agents_by_name():
+    problem, held_out = trial(Quadratic(), 0)
+    expected = choose_tradeoff([(problem, held_out)], GRID)
+    assert choose_tradeoff([(problem, held_out.select([7, 1, 3, 2, 4, 5, 6, 0]))], GRID) == expected

@@ -15,8 +15,9 @@ import pytest
 import flockwise as fw
 from flockwise.audit import audit_one, every_attack
 from flockwise.data import Population
-from flockwise.graph import SimilarityGraph
+from flockwise.graph import GraphSource, SimilarityGraph
 from flockwise.method import ReleaseOnce
+from flockwise.method.release_once import Propagation
 from flockwise.objective import CappedLogistic
 from flockwise.privacy.gate import Bounded
 from flockwise.privacy.mechanisms import Laplace
@@ -122,3 +123,42 @@ def test_the_guarantee_says_whose_word_the_sensitivity_is(statistic, loss, is_de
     guarantee = ReleaseOnce(fw.Budget(1.0, 1e-5), statistic).prepare(problem, 0).guarantee
     assert guarantee is not None
     assert ("Sensitivity as declared by tests" in guarantee.explain()) == is_declared
+
+
+@dataclass(frozen=True)
+class Elsewhere(fw.ReleaseOnce):
+    """A method of another package."""
+
+
+@dataclass(frozen=True)
+class SmootherElsewhere(Propagation):
+    """A smoother of another package."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "smoother", "is_declared"),
+    [
+        (fw.ReleaseOnce, Propagation(), False),
+        (Elsewhere, Propagation(), True),
+        (fw.ReleaseOnce, SmootherElsewhere(), True),
+    ],
+    ids=["ours", "method", "smoother"],
+)
+def test_a_run_says_whose_word_its_guarantee_is_and_so_does_one_that_starts_from_it(
+    kind, smoother, is_declared
+):
+    samples = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1.0, -1.0])
+    graph = SimilarityGraph.from_edges(2, np.array([[0, 1]]), source=GraphSource("edges", private=False))
+    objective = fw.Objective(l2=1.0, feature_bound=1.0)
+    problem = fw.Problem(Population.packed(*samples, np.array([0, 1, 2])), graph, objective)
+    budget = fw.Budget(1.0, 1e-5)
+    run = fw.simulate(problem, kind(budget, smoother=smoother), engine="reference", updates=1)
+    descent = fw.CoordinateDescent(fw.PublicModels(run.models), fw.PrivateUpdates(budget, 1))
+    after = fw.simulate(problem, descent, engine="reference")
+    for made in (run, after):
+        assert made.guarantee is not None
+        assert made.guarantee.declared == (("tests",) if is_declared else ())
+        for words in (made.guarantee.label, repr(made), made._repr_html_()):
+            assert ("sensitivity as declared by tests" in words) == is_declared
+    assert after.guarantee is not None
+    assert after.guarantee.epsilon == (2.0, 2.0)

@@ -17,7 +17,7 @@ from flockwise.objective import Loss, Objective, Problem
 from flockwise.privacy.budget import Budgets, least_delta
 from flockwise.privacy.guarantee import Guarantee
 from flockwise.privacy.origin import Origin
-from flockwise.registry import Registry
+from flockwise.registry import Registry, declared_by
 from flockwise.release.statistic import Misfit
 
 
@@ -155,14 +155,21 @@ def minimizes_eq_2(name: str) -> bool:
     return name in METHODS and getattr(METHODS[name].kind, "minimizes_eq_2", False)
 
 
-def check_prepared(method: Any, prepared: Prepared) -> None:
-    """Fail closed: what is private comes with its guarantee and own models, or not at all."""
+def check_prepared(method: Any, prepared: Prepared) -> Prepared:
+    """Fail closed: what is private comes with its guarantee and own models, or not at all.
+
+    The guarantee of a method from another package, or with such parts, says whose word it is.
+    """
     spends = getattr(method, "privacy", None) is not None or getattr(prepared.rule, "noise", None) is not None
     if spends and (prepared.guarantee is None or prepared.finish is None):
         lacks = "guarantee" if prepared.guarantee is None else "finish for own models"
         raise PrivacyError(
             f"method {method.name!r} is private and prepared no {lacks}; a private run is not made without it"
         )
+    if prepared.guarantee is None:
+        return prepared
+    packages = filter(None, map(declared_by, (method, *getattr(method, "parts", ()))))
+    return replace(prepared, guarantee=prepared.guarantee.also_declared_by(packages))
 
 
 def check_method(method: Any, problem: Problem, error: type[FlockwiseError] = SimulationError) -> None:

@@ -245,6 +245,11 @@ class ReleaseOnce:
     def name(self) -> str:
         return self.smoother.name
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What else may come from another package."""
+        return self.statistic, self.smoother
+
     def misfits(self, objective: Objective) -> Iterator[Misfit]:
         yield from self.statistic.misfits(objective)
         yield from self.smoother.misfits(self.statistic, objective)

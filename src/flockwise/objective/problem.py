@@ -77,8 +77,10 @@ class Problem:
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """What samples and graph were derived from: every guarantee names what it does not cover."""
-        return self.population.origins + (() if self.graph is None else (self.graph.source.origin,))
+        """What samples, graph and penalties were derived from: a guarantee names what it does not cover."""
+        given = (self.graph and self.graph.source, self.objective.l2)
+        found = (getattr(one, "origin", None) for one in given)
+        return (*self.population.origins, *(origin for origin in found if origin is not None))
 
     @cached_property
     def exchanged(self) -> Population:

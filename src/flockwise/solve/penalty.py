@@ -21,6 +21,12 @@ TOLERANCE = 1e-4
 CHOSEN = Origin("the penalties l2, chosen by cross-validation on the agents' samples", "private")
 
 
+class ChosenPenalties(tuple[float, ...]):
+    """Penalties that know, wherever they are used, that they were chosen on samples."""
+
+    origin = CHOSEN
+
+
 def choose_l2(
     problem: Problem, *, weights: Sequence[float] = WEIGHTS, splits: int = 5, seed: int = 0
 ) -> Problem:
@@ -34,9 +40,8 @@ def choose_l2(
         raise ObjectiveError('l2="auto": no agent has two samples, so none can be held out; give l2 a number')
     losses = [sum(_held_out_loss(problem, weight, *pair) for pair in pairs) for weight in weights]
     best = weights[int(np.argmin(losses))]
-    population = replace(problem.population, origins=(*problem.population.origins, CHOSEN))
-    penalties = _penalties(best, problem.population)
-    return replace(problem, population=population, objective=replace(problem.objective, l2=penalties))
+    penalties = ChosenPenalties(_penalties(best, problem.population))
+    return replace(problem, objective=replace(problem.objective, l2=penalties))
 
 
 def _held_out_loss(problem: Problem, weight: float, train: Population, held_out: Population) -> float:

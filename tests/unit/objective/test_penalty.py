@@ -67,7 +67,12 @@ def test_a_run_chooses_before_it_starts():
 
 def test_a_guarantee_names_the_choice_as_not_covered():
     problem = Problem(agents(1.0, 1.0), None, Objective(Quadratic(), l2="auto"))
-    assert CHOSEN in choose_l2(problem).origins
+    chosen = choose_l2(problem)
+    assert CHOSEN in chosen.origins
+    assert CHOSEN in Problem(problem.population, None, chosen.objective).origins
+    assert CHOSEN in Problem(problem.population, None, Objective(Quadratic(), l2=chosen.objective.l2)).origins
+    assert CHOSEN in chosen.with_tradeoff(2.0).origins
+    assert CHOSEN not in chosen.with_objective(l2=1.0).origins
     assert not CHOSEN.is_covered
 
 

@@ -30,6 +30,7 @@ from flockwise.release.mean import PointMean
 from flockwise.release.model import OutputPerturbation
 from flockwise.release.tilted import ObjectivePerturbation
 from flockwise.results.tuning import choose_tradeoff
+from flockwise.solve import choose_l2
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -156,7 +157,7 @@ SYNTHETIC_KEYS = (
             'method.name: got "release_once"; it releases within a budget: write privacy.kind = "dp", '
             'or use name = "propagation"',
         ),
-        ({"objective": {"l2": -1.0}}, "objective.l2: got -1.0; allowed: a number from 0 on"),
+        ({"objective": {"l2": -1.0}}, 'objective.l2: got -1.0; allowed: a number from 0 on, or "auto"'),
         ({"objective": {"classes": 3}}, 'objective.classes: only for loss = "softmax"; leave it out'),
         (
             {"objective": {"loss": "softmax"}},
@@ -968,3 +969,22 @@ def test_validation_ratings_have_no_part_in_movie_features():
     assert inner.rating_matrix.nnz == inner.train.n_samples
     # The features of a movie differ where its ratings were held out.
     assert not np.isin(inner.test.features[:100].round(9), outer.train.features.round(9)).any()
+
+
+@pytest.mark.parametrize("tradeoff", [2.0, "auto"])
+@pytest.mark.parametrize("origin", ["targets", "models"])
+def test_penalties_are_chosen_on_the_samples_where_the_file_leaves_them_open(tradeoff, origin):
+    graph = {"kind": "angular", "from": origin, "threshold": 0}
+    experiment = build(Config.parse(valid(graph=graph, objective={"l2": "auto", "tradeoff": tradeoff})))
+    problem = experiment.problem
+    plain = problem.with_objective(l2="auto")
+    assert problem.l2_penalties.tolist() == choose_l2(plain).l2_penalties.tolist()
+    assert experiment.simulate().final.ticks > 0
+
+
+def test_a_guarantee_names_penalties_that_were_chosen_on_the_samples():
+    privacy = {"kind": "dp", "epsilon": 1.0, "clip_norm": 1.0}
+    objective = {"l2": "auto", "tradeoff": 2.0, "feature_bound": 3.0, "max_samples": 100}
+    config = Config.parse(valid(graph={"kind": "complete"}, privacy=privacy, objective=objective))
+    guarantee = build(config).simulate().guarantee
+    assert any("penalties l2" in words for words in guarantee.not_covered)

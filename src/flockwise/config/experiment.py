@@ -6,8 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from flockwise.config.parts import method_of, objective_of
-from flockwise.config.samples import TaskSamples, budgets_of, build_graph, load_samples, validation_samples
+from flockwise.config.parts import method_of
+from flockwise.config.samples import (
+    TaskSamples,
+    budgets_of,
+    build_graph,
+    load_samples,
+    problem_of,
+    validation_samples,
+)
 from flockwise.config.schema import Config
 from flockwise.config.sections import SyntheticData
 from flockwise.data import Population
@@ -165,7 +172,7 @@ def _residual_scale(objective: Any, privacy: Any) -> float | None:
 
 def build_problem(config: Config, samples: TaskSamples, tradeoff: float) -> Problem:
     """Population, graph and objective."""
-    return Problem(samples.train, build_graph(config, samples), objective_of(config, tradeoff))
+    return problem_of(config, samples.train, build_graph(config, samples), tradeoff)
 
 
 def tuned_tradeoff(config: Config, samples: TaskSamples) -> tuple[TradeoffChoice, str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from flockwise.config.misfits import needs_delta
 from flockwise.config.parts import arguments, objective_of
 from flockwise.config.schema import Config
-from flockwise.config.sections import EDGES, DataSection, MovieLensData, SyntheticData, TableData
+from flockwise.config.sections import AUTO, EDGES, DataSection, MovieLensData, SyntheticData, TableData
 from flockwise.data import (
     MovieLens,
     Population,
@@ -29,7 +29,7 @@ from flockwise.graph.tabular import named_vectors
 from flockwise.objective import Problem
 from flockwise.privacy.accounting import default_accountant
 from flockwise.privacy.budget import Budget, default_delta
-from flockwise.solve import solve_local_models
+from flockwise.solve import choose_l2, solve_local_models
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +110,12 @@ def _table(section: TableData, seed: int) -> TaskSamples:
     return TaskSamples(train, test, f"{file}, {section.test_share:.0%} of each agent's samples for testing")
 
 
+def problem_of(config: Config, train: Population, graph: SimilarityGraph | None, tradeoff: float) -> Problem:
+    """The problem as configured, with penalties chosen on the samples where the file leaves them open."""
+    problem = Problem(train, graph, objective_of(config, tradeoff))
+    return choose_l2(problem) if problem.objective.l2 == AUTO else problem
+
+
 def build_graph(config: Config, samples: TaskSamples) -> SimilarityGraph | None:
     """The graph over the agents of the training samples; None where there is no [graph]."""
     section, train = config.graph, samples.train
@@ -132,7 +138,7 @@ def _vectors(config: Config, samples: TaskSamples) -> Any:
     """One row per agent; [graph] and [data] are known to fit."""
     origin = config.graph.origin
     if origin == "models":
-        return solve_local_models(Problem(samples.train, None, objective_of(config, 1.0)))
+        return solve_local_models(problem_of(config, samples.train, None, 1.0))
     return {
         "targets": samples.targets,
         "ratings": samples.rating_matrix,

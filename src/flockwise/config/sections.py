@@ -16,7 +16,6 @@ from flockwise.checks import (
     Allowed,
     Count,
     CountFromZero,
-    NotNegative,
     Positive,
     Probability,
     Seed,
@@ -82,6 +81,9 @@ Folder: TypeAlias = Annotated[
 ]
 Tradeoff: TypeAlias = Annotated[
     Annotated[float, Field(gt=0)] | Literal["auto"], Allowed('a number above 0, or "auto"')
+]
+Penalty: TypeAlias = Annotated[
+    Annotated[float, Field(ge=0)] | Literal["auto"], Allowed('a number from 0 on, or "auto"')
 ]
 TargetRange: TypeAlias = Annotated[
     list[float], Field(min_length=2, max_length=2), Allowed("a list of two numbers, the smaller first")
@@ -230,7 +232,7 @@ def objective_kind(values: Mapping[str, Any]) -> Kind:
         keys_elsewhere(iter([loss])),
         tradeoff=(Tradeoff, "auto"),
         validation_share=(ShareInside | None, None),
-        l2=(NotNegative | None, None),
+        l2=(Penalty | None, None),
         max_samples=(Count | None, None),
         feature_bound=(Positive | None, None),
         target_range=(TargetRange | None, None),

@@ -14,6 +14,7 @@ from flockwise.errors import GraphError
 from flockwise.graph.neighbors import nearest, nearest_rows
 from flockwise.graph.similarity import SimilarityGraph, mirrored
 from flockwise.graph.source import GraphSource, SourceKind, as_source
+from flockwise.privacy.tracked import origin_of
 
 Metric: TypeAlias = Literal["cosine", "euclidean"]
 EdgeWeights: TypeAlias = Literal["binary", "angular"]
@@ -34,7 +35,8 @@ def angular_graph(
     A number as `threshold` drops all weights below it; 0 keeps every pair. "connected" takes the
     largest threshold that leaves the graph connected: it costs O(n²) time as the others do, but
     one vector after the other (about 5 s for 10 000 agents × 100). Memory is bounded by the edges kept.
-    `source` says what the vectors are ("models", "targets", …); unsaid, their origin is unknown.
+    `source` says what the vectors are ("models", "targets", …); unsaid, their origin is unknown, unless they
+    are the models of a run, which know it.
     """
     unit = unit_vectors(dense_vectors(vectors))
     _check_gamma(gamma)
@@ -46,7 +48,7 @@ def angular_graph(
         raise GraphError(f"threshold must be 'connected' or between 0 and 1, got {threshold!r}")
     else:
         upper = _angular_triangle(unit, gamma, threshold)
-    found = as_source(source, f"angular kernel, gamma {gamma}, {rule}")
+    found = as_source(source, f"angular kernel, gamma {gamma}, {rule}", origin_of(vectors))
     return SimilarityGraph.from_canonical(mirrored(upper), found, agent_names)
 
 
@@ -81,7 +83,7 @@ def knn_graph(
     search = nearest_rows if is_sparse else nearest
     edges = _either_way(search(unit if metric == "cosine" else points, k))
     values = _angular_weights(_cosines(unit, edges), gamma) if weights == "angular" else None
-    found = as_source(source, f"{k} nearest neighbors, {metric}, {weights} weights")
+    found = as_source(source, f"{k} nearest neighbors, {metric}, {weights} weights", origin_of(vectors))
     return SimilarityGraph.from_edges(n_agents, edges, values, source=found, agent_names=agent_names)
 
 

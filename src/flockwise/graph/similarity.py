@@ -28,6 +28,7 @@ from flockwise.graph.canonical import (
     upper_triangle,
 )
 from flockwise.graph.source import GraphSource, SourceKind, as_source
+from flockwise.privacy.tracked import origin_of, worst_of
 
 if TYPE_CHECKING:
     import networkx
@@ -90,7 +91,7 @@ class SimilarityGraph:
         if symmetrize is not None:
             check_entries(csr.indptr, csr.indices, csr.data)
             csr = _symmetrized(csr, symmetrize)
-        return cls.from_canonical(csr, source, agent_names)
+        return cls.from_canonical(csr, as_source(source, made_of=origin_of(matrix)), agent_names)
 
     @classmethod
     def from_canonical(
@@ -115,7 +116,9 @@ class SimilarityGraph:
         An edge may be listed again, in either direction, with the same weight.
         """
         upper = upper_triangle(n_agents, edges, weights, agent_names)
-        return cls.from_canonical(mirrored(upper), source, agent_names)
+        known = [part for part in (edges, weights) if origin_of(part) is not None]
+        made_of = worst_of([origin_of(part) for part in known]) if known else None
+        return cls.from_canonical(mirrored(upper), as_source(source, made_of=made_of), agent_names)
 
     @classmethod
     def from_networkx(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,8 @@ from flockwise.errors import DataError, GraphError
 from flockwise.graph.build import Metric, angular_graph, knn_graph
 from flockwise.graph.similarity import SimilarityGraph
 from flockwise.graph.source import GraphSource, SourceKind, as_source
+from flockwise.privacy.origin import Origin
+from flockwise.privacy.tracked import origin_of, worst_of
 
 DEFAULT_NEIGHBORS = 10
 DEFAULT_THRESHOLD = 0.01
@@ -52,17 +54,27 @@ def profile_graph(
         their order if it is to be another one. Without them row i is agent i.
 
     See `profile_vectors` for what becomes of numbers and text. The graph is labelled public:
-    use no column here that its owner would not publish.
+    use no column here that its owner would not publish. Models of a run know whether they were released, and
+    the graph is labelled as they are.
     """
     if k is not None and gamma is not None:
         raise GraphError(f"give k = {k} for nearest neighbors or gamma = {gamma} for the angular kernel")
     vectors, names, listed = named_vectors(profiles, columns, agent, agent_names)
     if gamma is not None:
-        source = GraphSource("profiles", f"{listed}; angular kernel, gamma {gamma}, threshold {threshold}")
+        how = f"{listed}; angular kernel, gamma {gamma}, threshold {threshold}"
+        source = GraphSource("profiles", how, made_of=_origin_of(profiles))
         return angular_graph(vectors, gamma=gamma, threshold=threshold, source=source, agent_names=names)
     k = DEFAULT_NEIGHBORS if k is None else k
-    source = GraphSource("profiles", f"{listed}; {k} nearest neighbors, {metric}")
+    how = f"{listed}; {k} nearest neighbors, {metric}"
+    source = GraphSource("profiles", how, made_of=_origin_of(profiles))
     return knn_graph(vectors, k, metric=metric, source=source, agent_names=names)
+
+
+def _origin_of(profiles: Any) -> Origin | None:
+    """That of an array, or of the columns that know theirs."""
+    columns = profiles.values() if isinstance(profiles, Mapping) else [profiles]
+    known = [origin_of(column) for column in columns if origin_of(column) is not None]
+    return worst_of(known) if known else None
 
 
 def read_edges(

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Spans: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
 Status: TypeAlias = Literal["public", "private", "unknown", "released"]
+# From the one that can be used for anything to the one that can be used for least.
+STATUSES: Final[tuple[Status, ...]] = ("public", "released", "unknown", "private")
+
+
+def worse(one: Status, other: Status) -> Status:
+    """The one that allows less."""
+    return one if STATUSES.index(one) > STATUSES.index(other) else other
 
 
 @dataclass(frozen=True)

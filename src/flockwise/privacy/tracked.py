@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.privacy.guarantee import Guarantee, added
-from flockwise.privacy.origin import Origin
+from flockwise.privacy.origin import STATUSES, Origin
 
 OWN = Origin("own models, made of private data without noise", "private")
 UNTRACKED = Origin("an array", "unknown")
-# From the one that can be used for anything to the one that can be used for least.
-_ORDER = ("public", "released", "unknown", "private")
 # Functions of NumPy that write into their first argument.
 _WRITERS = (np.copyto, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
 
@@ -122,7 +120,7 @@ def worst_of(origins: list[Origin | None]) -> Origin | None:
     """
     given = [UNTRACKED if origin is None else origin for origin in origins]
     parts = tuple({id(part): part for origin in given for part in origin.parts or (origin,)}.values())
-    worst = max(parts, key=lambda part: _ORDER.index(part.status))
+    worst = max(parts, key=lambda part: STATUSES.index(part.status))
     paid = [part for part in parts if part.spent is not None]
     if all(part is worst for part in paid):
         return None if worst is UNTRACKED else worst

@@ -16,8 +16,10 @@ from flockwise import (
     angular_graph,
     knn_graph,
     linear_classification,
+    profile_graph,
     simulate,
 )
+from flockwise.errors import GraphError
 from flockwise.privacy.origin import Origin
 
 TASK = linear_classification(8, 3, seed=0)
@@ -39,9 +41,71 @@ def graph_of_models():
 
 def test_a_graph_from_models_is_named_as_not_covered(graph_of_models):
     made = guarantee_of(graph_of_models)
-    assert made.not_covered == ("the graph, built from models",)
+    assert made.not_covered == ("the graph, built from models of local, made of private data without noise",)
     assert not made.is_private
     assert "models" in made.explain()
+
+
+BUILDERS = {
+    "angular": lambda vectors, **said: angular_graph(vectors, threshold=0, **said),
+    "nearest": lambda vectors, **said: knn_graph(vectors, 2, **said),
+    "profiles": lambda vectors: profile_graph(vectors, k=2),
+    "columns": lambda vectors: profile_graph({"a": vectors[:, 0], "b": np.arange(8.0)}, gamma=1.0),
+}
+
+
+@pytest.fixture(scope="module")
+def private_run():
+    graph = knn_graph(PUBLIC_VECTORS, 2, source=GraphSource("vectors", private=False))
+    problem = Problem(TASK.train, graph, Objective(feature_bound=2.0, max_samples=100))
+    method = CoordinateDescent(privacy=PrivateUpdates(Budget(0.5, 1e-6), 2))
+    return simulate(problem, method, updates=2, engine="reference")
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_a_graph_of_models_that_were_not_released_is_private_without_a_word(build, private_run):
+    for models in (simulate(Problem(TASK.train), Local()).models, private_run.own_models):
+        graph = BUILDERS[build](models)
+        assert graph.source.status == "private"
+        [words] = guarantee_of(graph).not_covered
+        assert "made of private data without noise" in words
+        assert "derived from private data" in graph.describe()
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_a_graph_of_released_models_is_covered_and_costs_what_they_did(build, private_run):
+    graph = BUILDERS[build](private_run.models)
+    made = guarantee_of(graph)
+    assert graph.source.status == "released"
+    assert made.not_covered == ()
+    assert made.epsilon == (1.5, 1.5)
+    assert made.released_before == ("the graph, built from models released by cd",)
+    assert "models released by cd" in graph.describe()
+
+
+@pytest.mark.parametrize("build", ["angular", "nearest"])
+@pytest.mark.parametrize("said", [GraphSource("vectors", private=False), "profiles"])
+def test_no_source_makes_private_models_public(build, said, private_run):
+    with pytest.raises(GraphError, match="it is built from own models, made of private data"):
+        BUILDERS[build](private_run.own_models, source=said)
+    assert BUILDERS[build](private_run.models, source=said).source.status == "released"
+    assert BUILDERS[build](private_run.models, source="models").source.status == "private"
+
+
+def test_weights_of_a_matrix_or_of_edges_know_their_origin(private_run):
+    own = private_run.own_models
+    weights = np.abs(own @ own.T) * (1 - np.eye(8)) + 0
+    said = GraphSource("matrix", private=False)
+    pairs = np.array([[0, 1], [1, 2]])
+    for build in (
+        lambda: SimilarityGraph.from_scipy(weights, said),
+        lambda: SimilarityGraph.from_edges(8, pairs, weights[0, 1:3], source=said),
+    ):
+        with pytest.raises(GraphError, match="it is built from own models"):
+            build()
+    graph = SimilarityGraph.from_edges(8, pairs, weights[0, 1:3])
+    assert graph.source.status == "private"
+    assert graph.in_order([str(agent) for agent in range(8)]).source == graph.source
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ FORMAT = 1
 OPTIONAL_ARRAYS = ("agent_metrics", "own_models", "own_metrics")
 OWN_NOTE = "own models, made of private data without noise: they stay on the device and must not be shown"
 RELEASED_NOTE = "released models"
+NOT_RELEASED_NOTE = "models, made of private data without noise"
 
 Which: TypeAlias = Literal["own", "released"]
 
@@ -201,9 +202,24 @@ class Trajectory:
         columns = {self._agent_column: pa.array(list(self.agent_names), pa.string())}
         names = self.coefficient_names
         columns |= {name: pa.array(models[:, place]) for place, name in enumerate(names)}
-        is_own = which == "own"
-        about = {"which": "own" if is_own else "released", "note": OWN_NOTE if is_own else RELEASED_NOTE}
-        return pa.table(columns).replace_schema_metadata({"flockwise": json.dumps(about)})
+        about = json.dumps(self._about_export(is_own=which == "own"))
+        return pa.table(columns).replace_schema_metadata({"flockwise": about})
+
+    def _about_export(self, *, is_own: bool) -> dict[str, Any]:
+        """What a file says of the models in it; what is guaranteed is said of released ones alone."""
+        if is_own:
+            return {"which": "own", "note": OWN_NOTE}
+        made = self.guarantee
+        if made is None:
+            return {"which": "models", "note": NOT_RELEASED_NOTE}
+        return {
+            "which": "released",
+            "note": RELEASED_NOTE,
+            "epsilon": made.epsilon,
+            "delta": made.delta,
+            "not_covered": made.not_covered,
+            "declared": made.declared,
+        }
 
     @property
     def _agent_column(self) -> str:
@@ -281,6 +297,10 @@ class Trajectory:
 
 def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Loss | None) -> Trajectory:
     guarantee = _guarantee(about.get("guarantee"))
+    if guarantee is None and "own_models" in arrays:
+        raise ResumeError(
+            "the file has own models and no guarantee, which private runs have both: not loaded"
+        )
     return Trajectory(
         method=about["method"],
         models=run_models(arrays["models"], about["method"], guarantee),

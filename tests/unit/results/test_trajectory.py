@@ -24,7 +24,7 @@ from flockwise import (
     population_from_frame,
     simulate,
 )
-from flockwise.errors import DataError, FlockwiseError
+from flockwise.errors import DataError, FlockwiseError, ResumeError
 from flockwise.privacy.tracked import origin_of
 from flockwise.results.metrics import agent_metrics
 
@@ -268,6 +268,26 @@ class TestOwnAndReleasedModels:
             assert note in about["note"]
             models = private_run.own_models if which == "own" else private_run.models
             assert found.drop(["agent"]).to_pandas().to_numpy() == pytest.approx(np.asarray(models))
+
+    def test_a_file_of_released_models_says_what_is_guaranteed(self, private_run, tmp_path):
+        path, made = tmp_path / "models.parquet", private_run.guarantee
+        named = replace(made, not_covered=("the graph",), declared=("others",))
+        replace(private_run, guarantee=named).to_parquet(path, "released")
+        about = json.loads(pq.read_table(path).schema.metadata[b"flockwise"])
+        assert (tuple(about["epsilon"]), tuple(about["delta"])) == made.spent
+        assert (about["not_covered"], about["declared"]) == (["the graph"], ["others"])
+        private_run.to_parquet(path, "own")
+        assert "epsilon" not in json.loads(pq.read_table(path).schema.metadata[b"flockwise"])
+
+    def test_a_file_of_models_without_privacy_does_not_call_them_released(self, run, tmp_path):
+        run.to_parquet(tmp_path / "models.parquet")
+        about = json.loads(pq.read_table(tmp_path / "models.parquet").schema.metadata[b"flockwise"])
+        assert about == {"which": "models", "note": "models, made of private data without noise"}
+
+    def test_own_models_without_a_guarantee_are_not_loaded(self, private_run, tmp_path):
+        replace(private_run, guarantee=None).save(tmp_path / "run.npz")
+        with pytest.raises(ResumeError, match="own models and no guarantee"):
+            Trajectory.load(tmp_path / "run.npz")
 
     def test_save_and_load_keep_both(self, private_run, tmp_path):
         private_run.save(tmp_path / "run.npz")

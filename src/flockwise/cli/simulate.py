@@ -87,13 +87,13 @@ def _saved_run(file: Path, resume: bool) -> Trajectory | None:
 
 
 def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:
-    others = [method for method in (Local(), Global()) if method.name != experiment.method.name]
+    others = [method for method in (Local(), Global()) if type(method) is not type(experiment.method)]
     if not wanted:
         return []
     graph = experiment.problem.graph
     if graph is None or not graph.n_edges:
         say("There are no edges, so no agent has a say in one model for all: global is left out.")
-        others = [method for method in others if method.name != Global.name]
+        others = [method for method in others if not method.needs_graph]
     if not others:
         return []
     with step("solving the baselines: " + ", ".join(method.name for method in others)):

@@ -110,17 +110,22 @@ def _in_method(config: Config) -> Iterator[str]:
             'or use name = "propagation"'
         )
         return
-    if config.is_private and variant.privacy is None and method.name != "local":
-        private = [f'"{other.name}"' for other in METHODS if other.privacy is not None]
+    if config.is_private and variant.privacy is None and not _sends_nothing(variant):
+        private = ", ".join(f'"{other.name}"' for other in METHODS if other.privacy is not None)
+        quiet = " or ".join(f'"{other.name}"' for other in METHODS if _sends_nothing(other))
         yield (
-            f'method.name: got "{method.name}"; it has no private form: use {", ".join(private)}, '
-            'or "local", which sends nothing'
+            f'method.name: got "{method.name}"; it has no private form: use {private}, '
+            f"or {quiet}, which sends nothing"
         )
         return
     yield from _in_stops(config)
     # Without updates there is no plan, and that has a line of its own.
     if not (config.is_private and spending_of(variant) is not None and method.updates is None):
         yield from _of_the_parts(config)
+
+
+def _sends_nothing(variant: Any) -> bool:
+    return getattr(variant.kind, "sends_nothing", False)
 
 
 def _in_stops(config: Config) -> Iterator[str]:

@@ -27,7 +27,7 @@ from flockwise.errors import ConfigError, DataError, GraphError, PrivacyError
 from flockwise.graph import GRAPHS, GraphSource, SimilarityGraph, read_edges
 from flockwise.graph.tabular import named_vectors
 from flockwise.objective import Problem
-from flockwise.privacy.accounting import default_accountant
+from flockwise.privacy.accounting import ACCOUNTANTS, default_accountant
 from flockwise.privacy.budget import Budget, default_delta
 from flockwise.solve import choose_l2, solve_local_models
 
@@ -177,8 +177,8 @@ def _common_delta(section: Any, problem: Problem) -> float:
     delta = default_delta(problem.sample_cap)
     mechanism = getattr(section, "mechanism", "gaussian")
     accountant = getattr(section, "accountant", None) or default_accountant(mechanism, delta)
-    # Basic composition is pure: a δ would only make its guarantee sound worse.
-    return 0.0 if accountant == "basic" else delta
+    # A sum of ε is pure: a δ would only make its guarantee sound worse.
+    return 0.0 if ACCOUNTANTS[accountant].adds_epsilons else delta
 
 
 def _read_budgets(file: Path, names: tuple[str, ...]) -> tuple[Budget, ...]:

@@ -28,6 +28,8 @@ class Local:
     label: ClassVar[str] = "local (each alone)"
     rule: ClassVar[type] = Solved
     needs_graph: ClassVar[bool] = False
+    is_baseline: ClassVar[bool] = True
+    sends_nothing: ClassVar[bool] = True
     privacy = None
 
     def misfits(self, objective: Objective) -> Iterator[Misfit]:
@@ -51,6 +53,7 @@ class Global:
     label: ClassVar[str] = "global (one model)"
     rule: ClassVar[type] = Solved
     needs_graph: ClassVar[bool] = True
+    is_baseline: ClassVar[bool] = True
     privacy = None
 
     def misfits(self, objective: Objective) -> Iterator[Misfit]:

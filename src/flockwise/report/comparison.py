@@ -195,14 +195,13 @@ class Comparison:
         return convergence_theory(self.problem)
 
     def gains(self) -> tuple[str, NDArray[np.float64]] | None:
-        """Which method, and by how much it is better than local for each agent (NaN without test samples)."""
-        local = self.runs.get("local")
-        others = [name for name in self.runs if name not in ("local", "global")]
-        if local is None or not others or not self.is_tested:
+        """Which run, and by how much it is better than local for each agent (NaN without test samples)."""
+        alone = next((run.agent_metrics for run in self.runs.values() if _is(run, "sends_nothing")), None)
+        others = [name for name, run in self.runs.items() if not _is(run, "is_baseline")]
+        if alone is None or not others or not self.is_tested:
             return None
-        best = "collaborative" if "collaborative" in others else others[0]
-        alone, together = local.agent_metrics, self.agent_scores(best)
-        assert alone is not None
+        best = self.descent or others[0]
+        together = self.agent_scores(best)
         assert together is not None
         return best, together - alone if self.metric == "accuracy" else alone - together
 
@@ -233,6 +232,11 @@ class Comparison:
             "vectors": row.vectors,
             "bytes": row.bytes,
         }
+
+
+def _is(run: Trajectory, what: str) -> bool:
+    """Whether the class of a run's method says this of itself."""
+    return run.method in METHODS and getattr(METHODS[run.method].kind, what, False)
 
 
 def _number(value: float) -> float | None:

@@ -12,6 +12,7 @@ from flockwise.cli.console import output_folder, print_table, progress_bar, say
 from flockwise.errors import PrivacyError
 from flockwise.files import write_json
 from flockwise.privacy import Budget, Plan, default_delta
+from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.privacy.accounting.gaussian import Remark
 from flockwise.privacy.mechanisms import accountants_of
 
@@ -102,7 +103,9 @@ def _least_noise(
     only_sums = budget.delta == 0 and norm == "l2"
     found: dict[str, dict[str, Any]] = {}
     missing: dict[str, PrivacyError] = {}
-    for name in ("basic",) if only_sums else accountants_of(mechanism):
+    for name in accountants_of(mechanism):
+        if only_sums and not ACCOUNTANTS[name].adds_epsilons:
+            continue
         try:
             made = Plan.fitting(budget, mechanism, updates, accountant=name)
         except PrivacyError as error:

@@ -188,9 +188,10 @@ def needs_delta(privacy: Any) -> str | None:
     mechanism = getattr(privacy, "mechanism", "gaussian")
     if not MECHANISMS[mechanism].is_pure:
         return f'{mechanism} noise needs a delta above 0: use mechanism = "laplace"'
-    accountant = getattr(privacy, "accountant", None)
-    if accountant is not None and ACCOUNTANTS[accountant].least_delta > 0 and accountant != "pld":
-        return f'accountant = "{accountant}" needs a delta above 0: use "basic"'
+    name = getattr(privacy, "accountant", None)
+    accountant = None if name is None else ACCOUNTANTS[name]
+    if accountant is not None and accountant.least_delta > 0 and not accountant.takes_zero:
+        return f'accountant = "{name}" needs a delta above 0: use "basic"'
     return None
 
 

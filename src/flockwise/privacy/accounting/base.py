@@ -29,6 +29,8 @@ class Accountant(ABC):
     """How near to the least noise `rate` comes, relative to it; always on the safe side."""
     least_delta: ClassVar[float] = sys.float_info.min
     """The smallest δ at which it states an ε."""
+    takes_zero: ClassVar[bool] = False
+    """Whether it also takes δ = 0, below its least one, for pure events."""
     equal_steps_only: ClassVar[bool] = False
     adds_epsilons: ClassVar[bool] = False
     """Whether costs add up as Σε; for others they do as Σε², at least for many small steps."""

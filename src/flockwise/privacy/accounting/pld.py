@@ -57,6 +57,7 @@ class Pld(Accountant):
     name: ClassVar[str] = "pld"
     label: ClassVar[str] = "PLD"
     least_delta: ClassVar[float] = LEAST_DELTA
+    takes_zero: ClassVar[bool] = True
     precision: ClassVar[float] = 1e-7
 
     def compose(self, events: Sequence[Mechanism], delta: float) -> float:

@@ -19,6 +19,7 @@ from flockwise.engine.conditions import Conditions
 from flockwise.errors import PrivacyError, ResumeError, SimulationError
 from flockwise.method.base import Method, check_method, check_prepared
 from flockwise.method.rules import Rounds, Rule, Solved
+from flockwise.method.start import seeds_before
 from flockwise.objective import Problem
 from flockwise.privacy.tracked import own_models, run_models
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
@@ -108,11 +109,13 @@ def simulate(
     limit = NEVER if stops.updates is None else int(stops.updates)
     run_settings = RunSettings(int(seed), limit, conditions, threads)
     _refuse_unusable(method.name, prepared.rule, stops, run_settings, resume)
+    seeds = seeds_before(method) | {int(seed)}
     settings = {
         "method": method.name,
         "method_settings": _setting(method),
         "engine": engine,
         "seed": int(seed),
+        "seeds": sorted(seeds),
         "updates": _setting(stops.updates),
         "record_every": _setting(stops.record_every),
         "conditions": _setting(asdict(conditions)),
@@ -133,7 +136,7 @@ def simulate(
     own = None if prepared.finish is None else prepared.finish(result.models, result.details)
     return Trajectory(
         method=method.name,
-        models=run_models(result.models, method.name, prepared.guarantee),
+        models=run_models(result.models, method.name, prepared.guarantee, seeds),
         records=tuple(driver.records),
         loss=problem.loss,
         agent_names=problem.population.agent_names,

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.checks import Configured
-from flockwise.errors import ConfigError
+from flockwise.errors import ConfigError, PrivacyError
 from flockwise.method.base import METHODS, Candidate, Deployment, Prepared, PublicFacts
 from flockwise.method.private import PrivateUpdates, tail_noise_variances
 from flockwise.method.rules import Descent, DescentNoise, Edges, LocalData
-from flockwise.method.start import PublicModels, Start, WarmStart, starting_models
+from flockwise.method.start import PublicModels, Start, WarmStart, seeds_before, starting_models
 from flockwise.objective import CollaborativeObjective, Objective, Problem, gradient_bound
 from flockwise.privacy.guarantee import THE_START, USUALLY_PUBLIC, Guarantee
 from flockwise.privacy.mechanisms import MECHANISMS, accountants_of
@@ -68,6 +68,11 @@ class CoordinateDescent:
         if self.privacy is None:
             start = self.start.models if isinstance(self.start, PublicModels) else self.start
             return Prepared(_rule(problem, *starting_models(problem, start)), objective)
+        if seed in seeds_before(self):
+            raise PrivacyError(
+                f"seed={seed} drew the noise of the start as well, and the difference of both runs would "
+                "have none; give another seed"
+            )
         warm = self.start if isinstance(self.start, WarmStart) else None
         noise = self.privacy.noise(problem, warm)
         if warm is not None:

@@ -49,6 +49,12 @@ class PublicModels:
         return Origin(f"the start, {self.source}", "public")
 
 
+def seeds_before(method: Any) -> frozenset[int]:
+    """The seeds that drew the noise of what a method starts from."""
+    start = getattr(method, "start", None)
+    return start.origin.seeds if isinstance(start, PublicModels) else frozenset()
+
+
 @dataclass(frozen=True)
 class WarmStart:
     """Everyone's local model, released as the first release of its plan; the descent starts from it.

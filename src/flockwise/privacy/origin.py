@@ -24,6 +24,7 @@ class Origin:
     "unknown" might have been: no guarantee covers either. "released" was paid for.
     spent: the least and the largest ε, and the least and the largest δ, over agents; a guarantee adds it up.
     declared: whose word the sensitivity of what was released is. parts: what it was mixed from, if several.
+    seeds: those that drew its noise in simulations; a run that builds on it needs another one.
     """
 
     what: str
@@ -31,6 +32,7 @@ class Origin:
     spent: Spans | None = None
     declared: tuple[str, ...] = ()
     parts: tuple[Origin, ...] = field(default=(), compare=False, repr=False)
+    seeds: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def is_covered(self) -> bool:

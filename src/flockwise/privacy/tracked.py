@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,9 @@ def own_models(models: NDArray[Any]) -> TrackedModels:
     return _read_only(models, OWN)
 
 
-def run_models(models: NDArray[Any], method: str, guarantee: Guarantee | None) -> TrackedModels:
+def run_models(
+    models: NDArray[Any], method: str, guarantee: Guarantee | None, seeds: Iterable[int] = ()
+) -> TrackedModels:
     """The models of a run, to be read only: what it released, or what it computed from private data."""
     if guarantee is None:
         return _read_only(
@@ -98,7 +101,8 @@ def run_models(models: NDArray[Any], method: str, guarantee: Guarantee | None) -
     what, status = f"models released by {method}", "released"
     if not guarantee.is_private:
         what, status = f"{what}, whose guarantee leaves gaps", "unknown"
-    return _read_only(models, Origin(what, status, guarantee.spent, guarantee.declared))
+    origin = Origin(what, status, guarantee.spent, guarantee.declared, seeds=frozenset(seeds))
+    return _read_only(models, origin)
 
 
 def _read_only(models: NDArray[Any], origin: Origin) -> TrackedModels:
@@ -127,4 +131,5 @@ def worst_of(origins: list[Origin | None]) -> Origin | None:
     what = ", mixed with ".join(part.words for part in parts)
     declared = tuple(dict.fromkeys(package for part in parts for package in part.declared))
     spent = added(part.spent for part in paid if part.spent is not None)
-    return Origin(what, worst.status, spent, declared, parts)
+    seeds = frozenset[int]().union(*(part.seeds for part in parts))
+    return Origin(what, worst.status, spent, declared, parts, seeds)

@@ -303,7 +303,7 @@ def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Lo
         )
     return Trajectory(
         method=about["method"],
-        models=run_models(arrays["models"], about["method"], guarantee),
+        models=run_models(arrays["models"], about["method"], guarantee, about["settings"]["seeds"]),
         records=tuple(_records(arrays["records"], about["measures"])),
         loss=loss or _registered_loss(about["loss"]),
         agent_names=tuple(arrays["agent_names"].tolist()),

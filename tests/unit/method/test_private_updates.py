@@ -22,6 +22,7 @@ from flockwise.privacy.budget import Budget
 from flockwise.privacy.origin import Origin
 from flockwise.privacy.tracked import tracked
 from flockwise.release import OutputPerturbation
+from flockwise.results import Trajectory
 
 BUDGET = Budget(1.0, 1e-3)
 
@@ -178,12 +179,27 @@ def test_what_a_start_cost_is_added_to_the_guarantee():
     problem = private_problem(1)
     method = CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5))
     first = simulate(problem, method)
-    second = simulate(problem, dataclasses.replace(method, start=PublicModels(first.models)))
+    chained = dataclasses.replace(method, start=PublicModels(first.models))
+    second = simulate(problem, chained, seed=1)
     assert second.guarantee is not None
     assert second.guarantee.is_private
     assert second.guarantee.epsilon == (2.0, 2.0)
     assert second.guarantee.delta == (2e-3, 2e-3)
     assert "released before: the start, models released by cd" in second.guarantee.explain()
+
+
+def test_a_seed_that_drew_the_noise_of_the_start_is_refused(tmp_path):
+    """The difference of both runs would have no noise."""
+    problem = private_problem(1)
+    method = CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5))
+    simulate(problem, method, seed=4).save(tmp_path / "run.npz")
+    first = Trajectory.load(tmp_path / "run.npz")
+    chained = dataclasses.replace(method, start=PublicModels(0.5 * first.models))
+    second = simulate(problem, chained, seed=5)
+    again = dataclasses.replace(method, start=PublicModels(second.models))
+    for start, seed in ((chained, 4), (again, 4), (again, 5)):
+        with pytest.raises(PrivacyError, match=f"seed={seed} drew the noise of the start as well"):
+            simulate(problem, start, seed=seed)
 
 
 def test_what_a_start_cost_is_added_also_where_its_guarantee_has_gaps():
@@ -192,7 +208,7 @@ def test_what_a_start_cost_is_added_also_where_its_guarantee_has_gaps():
     unknown = dataclasses.replace(problem, graph=SimilarityGraph.from_scipy(problem.neighbors.to_scipy()))
     method = CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5))
     first = simulate(unknown, method)
-    second = simulate(unknown, dataclasses.replace(method, start=PublicModels(first.models)))
+    second = simulate(unknown, dataclasses.replace(method, start=PublicModels(first.models)), seed=1)
     assert second.guarantee is not None
     assert second.guarantee.epsilon == (2.0, 2.0)
     assert any(

@@ -183,6 +183,8 @@ class TestTestSamples:
         problem = Problem(people, objective=Objective(Quadratic(), l2=0.5))
         expected = simulate(problem, Local(), test=people).agent_metrics
         shuffled = simulate(problem, Local(), test=people.select(["cy", "ann", "bob"]))
+        assert expected is not None
+        assert shuffled.agent_metrics is not None
         assert shuffled.agent_metrics.tolist() == expected.tolist()
         assert shuffled.score(people.select(["cy", "ann", "bob"])) == pytest.approx(expected.mean())
         found = agent_metrics(Quadratic(), people.select(["cy", "ann"]), shuffled.models, train=people)

@@ -987,4 +987,5 @@ def test_a_guarantee_names_penalties_that_were_chosen_on_the_samples():
     objective = {"l2": "auto", "tradeoff": 2.0, "feature_bound": 3.0, "max_samples": 100}
     config = Config.parse(valid(graph={"kind": "complete"}, privacy=privacy, objective=objective))
     guarantee = build(config).simulate().guarantee
+    assert guarantee is not None
     assert any("penalties l2" in words for words in guarantee.not_covered)

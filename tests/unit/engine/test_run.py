@@ -209,11 +209,12 @@ def test_a_measure_cannot_change_the_run_and_gives_one_value_per_agent(problem, 
         models.fill(9.0)
         return np.ones(len(models))
 
-    stop = {} if method == Local() else {"updates": 2}
+    stop: dict[str, Any] = {} if method == Local() else {"updates": 2}
+    scalar: Any = lambda models: 1.0  # noqa: E731
     with pytest.raises(ValueError, match="read-only"):
         simulate(problem, method, measures={"meddling": meddling}, **stop)
     with pytest.raises(SimulationError, match="one value per agent"):
-        simulate(problem, method, measures={"one": lambda models: 1.0}, **stop)
+        simulate(problem, method, measures={"one": scalar}, **stop)
 
 
 def test_one_step_is_one_update_of_the_reference_engine(problem):

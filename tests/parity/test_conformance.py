@@ -289,7 +289,7 @@ def test_a_private_method_without_a_guarantee_or_own_models_is_not_run(problem):
         with pytest.raises(PrivacyError, match=f"'forgetful' is private and prepared {missing}"):
             simulate(problem, Forgetful(BUDGET, prepared))
     run = simulate(problem, Forgetful(BUDGET, Prepared(rule, guarantee=guarantee, finish=finish)))
-    assert run.guarantee == guarantee
+    assert run.guarantee == replace(guarantee, declared=("tests",)), "a method from outside is named"
     assert run.own_models is not None
 
 

@@ -15,7 +15,7 @@ from flockwise.net.identity import Authority, Identity, TlsFiles, enroll
 from flockwise.net.roster import Place
 from flockwise.net.setup import free_addresses
 from flockwise.net.zenoh_link import ZenohLink
-from flockwise.net.zenoh_settings import Keys
+from flockwise.net.zenoh_settings import KeyExpressions
 
 MAX_BYTES = 2_000
 SOON = 10.0  # seconds: how long anything may take on a busy machine
@@ -109,4 +109,4 @@ async def enemy(files: TlsFiles | None, authority_file: Path, target: str, *, id
 
 
 def keys_of(host):
-    return Keys(NETWORK, host)
+    return KeyExpressions(NETWORK, host)

@@ -336,7 +336,7 @@ def test_a_program_can_embed_an_agent(tmp_path):
     paths = folders(tmp_path, private=True)
 
     async def program():
-        async with flockwise.net.Agent(paths[0]) as one, flockwise.net.Agent(paths[1]) as other:
+        async with flockwise.net.RealAgent(paths[0]) as one, flockwise.net.RealAgent(paths[1]) as other:
             for _ in range(600):
                 if one.status.releases == other.status.releases == UPDATES:
                     break
@@ -363,7 +363,7 @@ def test_the_folder_of_a_gateway_is_refused_as_an_agent(tmp_path):
     (gateway,) = host_together(tmp_path / "net", 1)
 
     async def program():
-        async with flockwise.net.Agent(gateway):
+        async with flockwise.net.RealAgent(gateway):
             raise AssertionError("it must not start")
 
     with pytest.raises(NetworkError, match="gateway"):

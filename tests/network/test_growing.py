@@ -328,13 +328,13 @@ def test_a_program_gives_an_agent_samples_with_a_budget_of_their_own(networks, t
         assert agent.status.epsilon_spent <= agent.status.epsilon_total == 1.0
 
     async def program():
-        async with flockwise.net.Agent(paths[1]):
-            async with flockwise.net.Agent(paths[0]) as agent:
+        async with flockwise.net.RealAgent(paths[1]):
+            async with flockwise.net.RealAgent(paths[0]) as agent:
                 await releases(agent, UPDATES)
                 agent.add_data(*samples(5, FIRST))
                 await releases(agent, UPDATES + 1)
                 assert "how many samples arrive, and when" in agent.guarantee
-            async with flockwise.net.Agent(paths[0]) as agent:
+            async with flockwise.net.RealAgent(paths[0]) as agent:
                 await releases(agent, 2 * UPDATES)
                 agent.add_data(*samples(1, FIRST + 5))
                 await releases(agent, 3 * UPDATES)

@@ -24,7 +24,7 @@ from flockwise.graph import SimilarityGraph
 from flockwise.net import logs
 from flockwise.net.host import Host
 from flockwise.net.logs import EventLog
-from flockwise.net.metrics import AgentStatus, HostStatus, MetricsServer, Traffic
+from flockwise.net.metrics import AgentStatus, HostStatus, MetricsServer, TrafficCounts
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.setup import free_addresses
 from flockwise.net.testing import AgentMemory, MemoryNetwork, Participant, SimulatedNoise, define_agents
@@ -57,7 +57,7 @@ class MemoryLink(MemoryNetwork):
 
     def __init__(self):
         super().__init__(DeliveredSoon(self.deliver))
-        self.traffic, self.strangers = Traffic(), 0
+        self.traffic, self.strangers = TrafficCounts(), 0
         self.refreshes, self.is_closed, self.known = 0, False, set()
 
     def dropped(self, agent):

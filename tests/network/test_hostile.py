@@ -28,7 +28,7 @@ from flockwise.net.identity import Authority, TlsFiles
 from flockwise.net.setup import free_addresses
 from flockwise.net.wire import FRAME
 from flockwise.net.zenoh_link import SHARE
-from flockwise.net.zenoh_settings import Keys
+from flockwise.net.zenoh_settings import KeyExpressions
 from flockwise.privacy.messages import HEADER, MAGIC
 
 HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
@@ -314,7 +314,7 @@ class Liar:
         self.signer = Signer(name)
         self.signer.key = AgentFolder.read(network.path(name)).signing_key()
         self.stranger = Signer("somebody else")
-        self._session, self._key = session, Keys(NETWORK, name).model(name)
+        self._session, self._key = session, KeyExpressions(NETWORK, name).model(name)
 
     def honest(self, number):
         return self.model(number, np.full(DIMENSION, number / 10))
@@ -391,8 +391,8 @@ async def beside_a_liar(folder):
     network = RealNetwork(folder, free_addresses("127.0.0.1", 3), tick_rate=100.0)
     files = TlsFiles.of(network.path("agent2") / "identity")
     async with (
-        flockwise.net.Agent(network.path("agent0")) as victim,
-        flockwise.net.Agent(network.path("agent1")) as other,
+        flockwise.net.RealAgent(network.path("agent0")) as victim,
+        flockwise.net.RealAgent(network.path("agent1")) as other,
     ):
         await until(lambda: victim.status.neighbors_up == other.status.neighbors_up == 1)
         async with AsyncExitStack() as links:

@@ -20,7 +20,7 @@ from tests.support import random_problem
 from flockwise.engine import Conditions
 from flockwise.engine.base import RunSettings
 from flockwise.engine.reference import SimulatedClock
-from flockwise.engine.reference.descent import DescentRun
+from flockwise.engine.reference.descent import ReferenceDescent
 from flockwise.errors import LedgerError, NetworkError, PrivacyError
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, PrivateUpdates
@@ -109,7 +109,7 @@ class AnnaAlone(MemoryWorld):
 def equal_to_the_simulator(problem, method, privacy=None, *, limit=12, seed=3):
     """Nodes on a network in memory, on the clocks of the simulator, against its oracle."""
     table = Conditions().table(np.arange(problem.n_agents))
-    oracle = DescentRun(method.prepare(problem, seed).rule, RunSettings(seed, limit))
+    oracle = ReferenceDescent(method.prepare(problem, seed).rule, RunSettings(seed, limit))
     oracle.advance(2**60)
     settings = settings_of(problem, "none" if privacy is None else "dp")
     world = MemoryWorld(

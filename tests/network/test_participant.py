@@ -12,7 +12,7 @@ from tests.network.world import FolderWorld, MemoryWorld, make_folders, named
 from flockwise.data import Samples
 from flockwise.errors import NetworkError, PrivacyError
 from flockwise.graph import complete_graph
-from flockwise.net.folder import AgentFolder, NoPrivacy, OwnBudget
+from flockwise.net.folder import AgentFolder, NoBudget, OwnBudget
 from flockwise.net.participant import AgentDefinition, Participant
 from flockwise.net.settings import NetworkSettings
 from flockwise.net.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
@@ -36,7 +36,7 @@ def test_the_same_agent_in_memory_and_on_disk_sends_the_same_bytes(tmp_path):
     paths = make_folders(tmp_path / "net", PLAIN, complete_graph(2), SAMPLES)
     folders = [AgentFolder.read(path) for path in paths]
     definitions = {
-        one.name: AgentDefinition(one.neighborhood, NoPrivacy(), one.samples(), one.signing_key())
+        one.name: AgentDefinition(one.neighborhood, NoBudget(), one.samples(), one.signing_key())
         for one in folders
     }
     sent = []
@@ -86,7 +86,7 @@ def test_an_agent_in_memory_goes_on_after_a_restart(budget):
     assert [ledger.consumed for ledger in world.memory(0).ledgers] == [3] * n_budgets
 
 
-@pytest.mark.parametrize(("settings", "privacy"), [(PRIVATE, NoPrivacy()), (PLAIN, BUDGET)])
+@pytest.mark.parametrize(("settings", "privacy"), [(PRIVATE, NoBudget()), (PLAIN, BUDGET)])
 def test_an_agent_and_its_network_have_to_agree_on_privacy(settings, privacy):
     with pytest.raises(NetworkError, match="private for all of its agents or for none"):
         defined(settings, privacy)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import numpy as np
 
 import flockwise.privacy.ledger
-from flockwise.privacy.ledger import Account, Ledger, Row
+from flockwise.privacy.ledger import Account, Ledger, LedgerRow
 from flockwise.privacy.messages import Release, encode
 
 
@@ -29,7 +29,7 @@ class ChargeAfterSend(Bug):
         store = Ledger._store_entry
         self._charges = charges = list[Callable[[], None]]()
 
-        def postpone(self: Ledger, row: Row, after: Account) -> None:
+        def postpone(self: Ledger, row: LedgerRow, after: Account) -> None:
             before = self._account
 
             def charge() -> None:
@@ -73,7 +73,7 @@ class NoLockAtAll(NoLock):
     def __init__(self) -> None:
         super().__init__()
 
-        def store_blindly(self: Ledger, row: Row, after: Account) -> None:
+        def store_blindly(self: Ledger, row: LedgerRow, after: Account) -> None:
             with self._transaction() as run:
                 run("UPDATE account SET n_entries = ?, seal = ?", (after.n_entries, after.seal))
                 run(

@@ -150,3 +150,12 @@ def test_every_class_and_function_that_an_error_message_recommends_is_public():
 def test_in_memory_parts_for_tests_of_other_programs_are_public():
     network, time, store = flockwise.MemoryNetwork(), flockwise.ManualTime(), flockwise.MemoryStore()
     assert {type(part).__module__ for part in (network, time, store)} == {"flockwise.net.testing"}
+
+
+def test_no_two_classes_of_the_package_share_a_name():
+    homes: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(path.name)
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}

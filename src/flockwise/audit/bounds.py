@@ -137,7 +137,7 @@ class Attack(ABC):
 
 
 @dataclass(frozen=True)
-class Row:
+class AuditRow:
     """What is claimed, and what was measured.
 
     lower_bound: the attacked mechanism has at least this ε at this δ. runs: on each of the two data sets.
@@ -160,7 +160,7 @@ class Row:
         return asdict(self)
 
 
-def audit_one(attack: Attack, *, n_rows: int, number: int = 0, seed: int = 0, share: float = 1.0) -> Row:
+def audit_one(attack: Attack, *, n_rows: int, number: int = 0, seed: int = 0, share: float = 1.0) -> AuditRow:
     """Attack, and bound ε; the error rate is divided by the number of rows (Bonferroni).
 
     number: which of the rows it is, so no two rows have the same noise. share: of the usual number of runs.
@@ -169,9 +169,9 @@ def audit_one(attack: Attack, *, n_rows: int, number: int = 0, seed: int = 0, sh
     scores = attack.scores(max(int(share * attack.runs), 50), own_seed)
     budget = attack.budget
     bound = epsilon_lower_bound(scores, budget.delta, (1 - CONFIDENCE) / n_rows)
-    return Row(attack.name, attack.updates, budget.epsilon, budget.delta, bound, scores.runs, CONFIDENCE)
+    return AuditRow(attack.name, attack.updates, budget.epsilon, budget.delta, bound, scores.runs, CONFIDENCE)
 
 
-def failed(rows: Iterable[Row]) -> list[Row]:
+def failed(rows: Iterable[AuditRow]) -> list[AuditRow]:
     """Those that claim less than was measured."""
     return [row for row in rows if not row.holds]

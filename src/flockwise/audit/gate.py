@@ -52,7 +52,7 @@ def secure(seed: int, run: int) -> Noise:
     return SecureNoise()
 
 
-class NoNoise:
+class NoiseFree:
     """What an attacker who knows a data set computes: the same release without noise."""
 
     def check(self, event: Mechanism) -> None:
@@ -93,7 +93,7 @@ class GateAttack(Attack):
         plan = self.plan
         sources = (self.noise(seed, which * runs + run) for run in range(runs))
         noisy = np.array([self.observe(plan, self.pair[which], source) for source in sources])
-        means = [self.observe(plan, samples, NoNoise())[0] for samples in self.pair]
+        means = [self.observe(plan, samples, NoiseFree())[0] for samples in self.pair]
         first, second = (log_likelihoods(audited_events(plan), noisy - mean) for mean in means)
         return second - first
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.audit.bounds import Attack
-from flockwise.audit.gate import CLIP, Floats, NoiseSource, NoNoise, audited_events, released, secure
+from flockwise.audit.gate import CLIP, Floats, NoiseFree, NoiseSource, audited_events, released, secure
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.ledger import Ledger
@@ -113,7 +113,7 @@ class SupportAttack(Attack):
         return first - second
 
     def _misfits(self, plan: Plan, output: Floats, samples: Floats) -> Floats:
-        center = released(plan, samples, NoNoise())[0]
+        center = released(plan, samples, NoiseFree())[0]
         # In steps of the grid, as the noise was drawn: a power of two, so no digit changes.
         (event,) = audited_events(plan)
         grid = event.grid or 1.0

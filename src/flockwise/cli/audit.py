@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flockwise.audit import CONFIDENCE, Attack, Row, audit_one, every_attack, failed
+from flockwise.audit import CONFIDENCE, Attack, AuditRow, audit_one, every_attack, failed
 from flockwise.cli.console import print_table, progress_bar, say, say_error
 from flockwise.files import write_json
 
@@ -26,7 +26,7 @@ def audit(
 ) -> None:
     """Attack every mechanism and compare. Ends with code 1 if one leaks more than it claims."""
     attacks = _attacks()
-    rows: list[Row] = []
+    rows: list[AuditRow] = []
     with progress_bar("attacking every mechanism", "attacks") as progress:
         for number, attack in enumerate(attacks):
             progress(number, len(attacks), f"{attack.name}, {_updates(attack.updates)}")
@@ -51,7 +51,7 @@ def _updates(count: int) -> str:
     return "1 update" if count == 1 else f"{count} updates"
 
 
-def _cells(row: Row) -> tuple[str | Text, ...]:
+def _cells(row: AuditRow) -> tuple[str | Text, ...]:
     return (
         row.mechanism,
         str(row.updates),
@@ -64,7 +64,7 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
     )
 
 
-def _explain(rows: Sequence[Row]) -> None:
+def _explain(rows: Sequence[AuditRow]) -> None:
     say(
         f"Neighboring data sets differ in one sample. All {len(rows)} lower bounds hold together with "
         f"{CONFIDENCE:.1%} confidence. A bound far below its claim proves no more than that: the attack may "

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flockwise.net.embedded import Agent
+    from flockwise.net.embedded import RealAgent
 
-__all__ = ["Agent"]
+__all__ = ["RealAgent"]
 
 
 def __getattr__(name: str) -> Any:
     """Imported when it is used: it needs the extra `net`, and much else that parts of this package do not."""
-    if name == "Agent":
-        from flockwise.net.embedded import Agent
+    if name == "RealAgent":
+        from flockwise.net.embedded import RealAgent
 
-        return Agent
+        return RealAgent
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
     import flockwise.net
 
-    async with flockwise.net.Agent("agents/alice") as agent:
+    async with flockwise.net.RealAgent("agents/alice") as agent:
         labels = agent.predict(features)
         agent.add_data(more_features, more_labels)
 
@@ -29,7 +29,7 @@ from flockwise.net.participant import Participant
 from flockwise.net.run import open_host
 
 
-class Agent:
+class RealAgent:
     """The agent of one folder. Its own model uses its data freely, and is never sent."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

@@ -24,7 +24,7 @@ from flockwise.data.samples import Samples
 from flockwise.errors import MissingExtra, NetworkError
 from flockwise.net.identity import SIGNING_FOLDER, Identity, Trust, read_signing_key
 from flockwise.net.keyfiles import read_file, write_file
-from flockwise.net.roster import Neighborhood, check_belongs, read_neighborhood
+from flockwise.net.roster import SignedNeighborhood, check_belongs, read_neighborhood
 from flockwise.net.signing import SigningKey
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.plan import Plan
@@ -47,15 +47,15 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=2**16 - 1)]
 
 
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FolderSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of a TOML file; a key that it does not know is an error."""
 
 
-class NoPrivacy(Section, frozen=True, tag_field="kind", tag="none"):
+class NoBudget(FolderSection, frozen=True, tag_field="kind", tag="none"):
     """Models are sent as they are, and every message says so."""
 
 
-class OwnBudget(Section, frozen=True, tag_field="kind", tag="dp"):
+class OwnBudget(FolderSection, frozen=True, tag_field="kind", tag="dp"):
     """An agent's budget, and how many releases it is for.
 
     clip: bound on one sample's gradient, where the agent releases gradients.
@@ -78,7 +78,7 @@ class OwnBudget(Section, frozen=True, tag_field="kind", tag="dp"):
         return Plan.fitting(self.budget, self.mechanism, self.updates, on_grid=on_grid)
 
 
-class ProcessFile(Section, frozen=True, kw_only=True):
+class ProcessFile(FolderSection, frozen=True, kw_only=True):
     """What agent.toml and host.toml share: the name, and settings of the process.
 
     listen: for a device whose own address is not the one that others dial.
@@ -92,7 +92,7 @@ class ProcessFile(Section, frozen=True, kw_only=True):
 class AgentFile(ProcessFile, frozen=True, kw_only=True):
     """agent.toml."""
 
-    privacy: NoPrivacy | OwnBudget
+    privacy: NoBudget | OwnBudget
     data: str = DATA_FILE
 
 
@@ -109,7 +109,7 @@ class AgentFolder:
 
     path: Path
     settings: AgentFile
-    neighborhood: Neighborhood
+    neighborhood: SignedNeighborhood
 
     @classmethod
     def read(cls, path: Path) -> AgentFolder:
@@ -181,7 +181,7 @@ class HostFolder:
     def log_file(self) -> Path:
         return self.path / STATE_FOLDER / LOG_FILE
 
-    def rosters(self) -> dict[str, Neighborhood]:
+    def rosters(self) -> dict[str, SignedNeighborhood]:
         """The rosters that were put into the agents' folders since the last look. They may be newer."""
         changed = {}
         for agent in self.agents:
@@ -192,7 +192,7 @@ class HostFolder:
         return changed
 
 
-def read_roster(folder: Path, agent: str) -> Neighborhood:
+def read_roster(folder: Path, agent: str) -> SignedNeighborhood:
     """The signed slice in an agent's folder."""
     return read_neighborhood(read_file(folder / ROSTER_FILE), agent, Trust.read(folder / IDENTITY_FOLDER))
 
@@ -221,7 +221,7 @@ def write_samples(path: Path, samples: Samples) -> None:
     write_file(path, buffer.getvalue())
 
 
-SomeSection = TypeVar("SomeSection", bound=Section)
+SomeSection = TypeVar("SomeSection", bound=FolderSection)
 
 
 def read_toml(path: Path, kind: type[SomeSection]) -> SomeSection:

@@ -25,9 +25,9 @@ import msgspec
 from flockwise.errors import NetworkError
 from flockwise.files import write_even_if_full
 from flockwise.net.logs import EventLog
-from flockwise.net.metrics import AgentStatus, HostStatus, Traffic
+from flockwise.net.metrics import AgentStatus, HostStatus, TrafficCounts
 from flockwise.net.participant import Participant
-from flockwise.net.roster import Neighborhood, Place
+from flockwise.net.roster import Place, SignedNeighborhood
 from flockwise.net.time import SECOND, RealTime
 from flockwise.net.transport import Switchboard
 
@@ -38,10 +38,10 @@ ROSTER_PERIOD: Final = 5.0  # seconds
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class Network(Switchboard, Protocol):
+class HostNetwork(Switchboard, Protocol):
     """A switchboard that reaches other hosts (flockwise.net.zenoh_link)."""
 
-    traffic: Traffic
+    traffic: TrafficCounts
     strangers: int
 
     def dropped(self, agent: str) -> Counter[str]: ...
@@ -66,11 +66,11 @@ class Host:
         network: str,
         name: str,
         participants: Iterable[Participant],
-        link: Network,
+        link: HostNetwork,
         *,
         log: EventLog,
         status_file: Path,
-        newer_rosters: Callable[[], Mapping[str, Neighborhood]] = dict,
+        newer_rosters: Callable[[], Mapping[str, SignedNeighborhood]] = dict,
         refused: Callable[[], int] = lambda: 0,
     ) -> None:
         self.network = network
@@ -142,7 +142,7 @@ class Host:
         self._write_status()
         self.log("stop", host=self.name)
 
-    async def apply(self, rosters: Mapping[str, Neighborhood]) -> bool:
+    async def apply(self, rosters: Mapping[str, SignedNeighborhood]) -> bool:
         """Put newer rosters into effect, all at once. Returns whether there was anything new in them."""
         changed = [
             agent
@@ -211,7 +211,7 @@ class Host:
             except Exception as error:  # go on: the others must be closed, too
                 self.log.failure("agent not closed", error, agent=agent.name)
 
-    def _renew(self, agent: HostedAgent, offered: Neighborhood) -> bool:
+    def _renew(self, agent: HostedAgent, offered: SignedNeighborhood) -> bool:
         current = agent.participant.neighborhood
         try:
             accepted = current.successor(offered)

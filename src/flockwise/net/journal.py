@@ -41,7 +41,7 @@ class Ended:
 
 
 @dataclass
-class Record:
+class JournalRecord:
     """A journal without its rounds.
 
     edges: weights by neighbor, as the conversation began with them; None before it has.
@@ -54,7 +54,7 @@ class Record:
 class Journal(Protocol):
     """Every method has its effect when it returns, and the effect outlasts the process."""
 
-    def load(self) -> Record: ...
+    def load(self) -> JournalRecord: ...
 
     def rounds(self) -> Iterator[Heard]:
         """One after the other: together they may be larger than the memory."""
@@ -89,11 +89,11 @@ class FileJournal:
         # The rounds take far more room than the result.
         self._file = Database(folder / NAME, TABLES, VERSION, shrinks=True)
 
-    def load(self) -> Record:
+    def load(self) -> JournalRecord:
         with self._file.reading() as run:
             begun = run("SELECT ties FROM beginning").fetchone()
             ended = run("SELECT result FROM ended").fetchone()
-            return Record(
+            return JournalRecord(
                 None if begun is None else dict(_EDGES.decode(begun[0])),
                 None if ended is None else _ended(ended[0]),
             )

@@ -34,7 +34,7 @@ AGENT_METRICS: Final = (
 
 
 @dataclass
-class Traffic:
+class TrafficCounts:
     """Messages of this host to and from others.
 
     keys_refused: messages under a key that no agent publishes on.

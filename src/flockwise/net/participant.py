@@ -20,7 +20,7 @@ from flockwise.agent import Agent, Clock, GradientReleases, Releases
 from flockwise.data.samples import Samples, joined
 from flockwise.errors import DataError, LedgerError, NetworkError, PrivacyError
 from flockwise.net.conversing import ConversationParts, ConversingNode
-from flockwise.net.folder import NoPrivacy, OwnBudget
+from flockwise.net.folder import NoBudget, OwnBudget
 from flockwise.net.intake import Intake
 from flockwise.net.journal import Journal
 from flockwise.net.node import Node
@@ -28,7 +28,7 @@ from flockwise.net.outbox import Outbox, Signer
 from flockwise.net.own_model import along, checked_samples, finished_model, problem_of_one
 from flockwise.net.rate import CONVERSING_RATE
 from flockwise.net.releases import BatchReleases, GateQueue, StatisticRelease, public_side
-from flockwise.net.roster import Neighborhood
+from flockwise.net.roster import SignedNeighborhood
 from flockwise.net.settings import NetworkSettings, promise
 from flockwise.net.signing import SigningKey, Verifier, public_key_of
 from flockwise.net.store import Store
@@ -53,8 +53,8 @@ class AgentDefinition:
     samples: those that the agent began with. Its store holds those that came later.
     """
 
-    neighborhood: Neighborhood
-    privacy: NoPrivacy | OwnBudget
+    neighborhood: SignedNeighborhood
+    privacy: NoBudget | OwnBudget
     samples: Samples
     key: SigningKey
 

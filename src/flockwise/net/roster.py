@@ -67,7 +67,7 @@ class Link(Place):
 
 
 @dataclass(frozen=True)
-class Neighborhood:
+class SignedNeighborhood:
     """One agent's slice of the network.
 
     index: the agent's number among all agents, used for public random numbers.
@@ -100,7 +100,7 @@ class Neighborhood:
         """The neighbors' keys, for the intake."""
         return {link.name: NeighborKey(link.public_key, link.weight, link.index) for link in self.neighbors}
 
-    def successor(self, offered: Neighborhood) -> Neighborhood:
+    def successor(self, offered: SignedNeighborhood) -> SignedNeighborhood:
         """The slice for the time from now on: the one offered, if it is newer or the same."""
         for (field, mine), other in zip(self._lasting().items(), offered._lasting().values(), strict=True):
             if mine != other:
@@ -140,7 +140,7 @@ def neighborhoods(
     dimension: int,
     tick_rate: float,
     settings: Mapping[str, Any],
-) -> list[Neighborhood]:
+) -> list[SignedNeighborhood]:
     """One slice per agent, all cut from one graph; `places` are in the order of its agents."""
     if len(places) != graph.n_agents:
         raise NetworkError(f"the graph has {graph.n_agents} agents, and there are {len(places)} places")
@@ -162,12 +162,12 @@ def neighborhoods(
         )
 
     return [
-        Neighborhood(network, version, agent, place, dimension, tick_rate, links(agent), settings)
+        SignedNeighborhood(network, version, agent, place, dimension, tick_rate, links(agent), settings)
         for agent, place in enumerate(places)
     ]
 
 
-def sign_neighborhood(neighborhood: Neighborhood, authority: Authority) -> bytes:
+def sign_neighborhood(neighborhood: SignedNeighborhood, authority: Authority) -> bytes:
     """The slice as text, below the authority's signature."""
     if neighborhood.network != authority.network:
         raise IdentityError(
@@ -177,7 +177,7 @@ def sign_neighborhood(neighborhood: Neighborhood, authority: Authority) -> bytes
     return b"\n".join([FORMAT, authority.sign(_content(body)).hex().encode(), body])
 
 
-def read_neighborhood(data: bytes, agent: str, trust: Trust) -> Neighborhood:
+def read_neighborhood(data: bytes, agent: str, trust: Trust) -> SignedNeighborhood:
     """The slice of this agent, if the authority of its network signed exactly these bytes."""
     first, line, body = (*data[:MAX_BYTES].split(b"\n", 2), b"", b"")[:3]
     if first != FORMAT:
@@ -192,7 +192,7 @@ def read_neighborhood(data: bytes, agent: str, trust: Trust) -> Neighborhood:
             "was changed since; get it again from the people who run the network"
         )
     try:
-        neighborhood = msgspec.json.decode(body, type=Neighborhood)
+        neighborhood = msgspec.json.decode(body, type=SignedNeighborhood)
     except (ValueError, NetworkError) as error:
         raise IdentityError(f"agent {agent!r}: the roster is signed, but cannot be used: {error}") from error
     if (neighborhood.agent, neighborhood.network) != (agent, trust.network):
@@ -203,7 +203,7 @@ def read_neighborhood(data: bytes, agent: str, trust: Trust) -> Neighborhood:
     return neighborhood
 
 
-def check_belongs(neighborhood: Neighborhood, identity: Identity) -> None:
+def check_belongs(neighborhood: SignedNeighborhood, identity: Identity) -> None:
     """Refuse to run an agent on another host, or with another key, than others expect."""
     place = neighborhood.place
     expected = (neighborhood.network, place.host, split_address(place.address)[0], place.public_key)

@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 from flockwise.checks import Count, Positive, check_fields
 from flockwise.errors import FlockwiseError, NetworkError
-from flockwise.net.folder import NoPrivacy, OwnBudget
-from flockwise.net.roster import Neighborhood
+from flockwise.net.folder import NoBudget, OwnBudget
+from flockwise.net.roster import SignedNeighborhood
 from flockwise.net.wire import PrivacyLabel
 from flockwise.objective import Objective
 from flockwise.privacy.guarantee import NOT_PRIVATE, USUALLY_PUBLIC, Guarantee
@@ -80,7 +80,7 @@ class NetworkSettings:
         return self.protocol.largest_relay(dimension) if self.converses else 0
 
     @classmethod
-    def of(cls, neighborhood: Neighborhood) -> Self:
+    def of(cls, neighborhood: SignedNeighborhood) -> Self:
         """As the authority signed it."""
         return cls.from_json(neighborhood.settings, f"agent {neighborhood.agent!r}")
 
@@ -110,7 +110,7 @@ class NetworkSettings:
 
 
 def promise(
-    settings: NetworkSettings, privacies: Sequence[NoPrivacy | OwnBudget], *, secure: bool = True
+    settings: NetworkSettings, privacies: Sequence[NoBudget | OwnBudget], *, secure: bool = True
 ) -> str:
     """What agents with these own settings guarantee, in plain words. secure: whether their noise is.
 

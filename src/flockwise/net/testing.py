@@ -24,8 +24,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from flockwise.data.samples import Samples
 from flockwise.errors import NetworkError
 from flockwise.graph import SimilarityGraph
-from flockwise.net.folder import NoPrivacy, OwnBudget
-from flockwise.net.journal import Ended, Record
+from flockwise.net.folder import NoBudget, OwnBudget
+from flockwise.net.journal import Ended, JournalRecord
 from flockwise.net.participant import AgentDefinition, AgentResources, Participant
 from flockwise.net.roster import Place, neighborhoods
 from flockwise.net.settings import NetworkSettings
@@ -68,7 +68,7 @@ def define_agents(
     settings: NetworkSettings,
     graph: SimilarityGraph,
     samples: Mapping[str, Samples],
-    privacy: NoPrivacy | OwnBudget | None = None,
+    privacy: NoBudget | OwnBudget | None = None,
     *,
     network: str = "test",
     version: int = 1,
@@ -87,7 +87,7 @@ def define_agents(
         tick_rate=tick_rate,
         settings=settings.to_json(),
     )
-    own = NoPrivacy() if privacy is None else privacy
+    own = NoBudget() if privacy is None else privacy
     return {one.agent: AgentDefinition(one, own, samples[one.agent], keys[one.agent]) for one in slices}
 
 
@@ -295,11 +295,11 @@ class MemoryJournal:
     """A journal that is gone with the process."""
 
     def __init__(self) -> None:
-        self._record = Record()
+        self._record = JournalRecord()
         self._rounds: list[Heard] = []
 
-    def load(self) -> Record:
-        return Record(self._record.edges, self._record.ended)
+    def load(self) -> JournalRecord:
+        return JournalRecord(self._record.edges, self._record.ended)
 
     def rounds(self) -> Iterator[Heard]:
         yield from self._rounds

@@ -20,12 +20,12 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from flockwise.errors import MissingExtra, NetworkError
 from flockwise.net.identity import TlsFiles
 from flockwise.net.inbox import Inbox
-from flockwise.net.metrics import Traffic
+from flockwise.net.metrics import TrafficCounts
 from flockwise.net.names import check_host
 from flockwise.net.roster import Place
 from flockwise.net.transport import Listener
 from flockwise.net.zenoh_session import Session
-from flockwise.net.zenoh_settings import LEASE_MS, Keys, NeighborHost, session_settings
+from flockwise.net.zenoh_settings import LEASE_MS, KeyExpressions, NeighborHost, session_settings
 
 try:
     import zenoh
@@ -81,11 +81,11 @@ class ZenohLink:
         log: Callable[..., None] = lambda event, **fields: None,
     ) -> None:
         self.host = check_host(host)
-        self.traffic = Traffic()
+        self.traffic = TrafficCounts()
         # Connections of hosts that the roster does not name. They can neither send nor hear anything.
         self.strangers = 0
         self._dropped: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._keys = Keys(network, host)
+        self._keys = KeyExpressions(network, host)
         self._listen = listen
         self._files = files
         self._max_bytes = max_bytes

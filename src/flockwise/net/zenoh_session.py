@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from flockwise.errors import MissingExtra
 from flockwise.net.inbox import Inbox
-from flockwise.net.zenoh_settings import Keys
+from flockwise.net.zenoh_settings import KeyExpressions
 
 try:
     import zenoh
@@ -76,7 +76,7 @@ class Session:
     def __init__(
         self,
         settings: dict[str, Any],
-        keys: Keys,
+        keys: KeyExpressions,
         inbox: Inbox[Any],
         receive: Callable[[zenoh.Sample], None],
         link_changed: Callable[[zenoh.LinkEvent], None],

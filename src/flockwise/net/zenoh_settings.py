@@ -46,7 +46,7 @@ class NeighborHost:
     ours: set[str] = field(default_factory=set)
 
 
-class Keys:
+class KeyExpressions:
     """The keys of one network, as seen from one host."""
 
     def __init__(self, network: str, host: str) -> None:
@@ -84,7 +84,7 @@ def endpoint(address: str) -> str:
 
 
 def session_settings(
-    keys: Keys, listen: str, files: TlsFiles, hosts: Mapping[str, NeighborHost], max_bytes: int
+    keys: KeyExpressions, listen: str, files: TlsFiles, hosts: Mapping[str, NeighborHost], max_bytes: int
 ) -> dict[str, Any]:
     """zenoh's configuration. Both ends of a connection dial: either may be the one that cannot be reached."""
     dialled = sorted({endpoint(host.address) for host in hosts.values()})
@@ -136,7 +136,7 @@ def _tls(files: TlsFiles) -> dict[str, Any]:
     }
 
 
-def _access_control(keys: Keys, hosts: Mapping[str, NeighborHost]) -> dict[str, Any]:
+def _access_control(keys: KeyExpressions, hosts: Mapping[str, NeighborHost]) -> dict[str, Any]:
     rules, subjects, policies = [], [], []
     for host, edges in sorted(hosts.items()):
         heard = [key for agent in sorted(edges.ours) for key in (keys.model(agent), keys.alive(agent, "*"))]

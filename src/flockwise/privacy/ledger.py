@@ -73,7 +73,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Row:
+class LedgerRow:
     """An entry as it is stored."""
 
     number: int
@@ -83,7 +83,7 @@ class Row:
     seal: bytes
 
     @classmethod
-    def of(cls, entry: Entry, previous_seal: bytes) -> Row:
+    def of(cls, entry: Entry, previous_seal: bytes) -> LedgerRow:
         fields = (entry.number, entry.recorded, event_to_json(entry.event), entry.payload)
         return cls(*fields, _seal(previous_seal, *fields))
 
@@ -105,7 +105,7 @@ class Account:
         """An account without entries. Its seal covers what was granted: under another grant no entry fits."""
         return cls(agent, plan, 0, _seal(CHAIN_BEGINS, agent, plan))
 
-    def after(self, row: Row) -> Account:
+    def after(self, row: LedgerRow) -> Account:
         return dataclasses.replace(self, n_entries=row.number, seal=row.seal)
 
 
@@ -114,7 +114,7 @@ class Statement:
     """The content of a ledger, and what is wrong with it."""
 
     account: Account
-    rows: tuple[Row, ...]
+    rows: tuple[LedgerRow, ...]
     problems: tuple[str, ...]
 
 
@@ -179,7 +179,7 @@ class LedgerBase(ABC):
             raise LedgerError(
                 f"agent {self.agent!r}: event {self.consumed + 1} is next, got number={entry.number}"
             )
-        row = Row.of(entry, self._account.seal)
+        row = LedgerRow.of(entry, self._account.seal)
         after = self._account.after(row)
         self._store_entry(row, after)
         self._account = after
@@ -189,7 +189,7 @@ class LedgerBase(ABC):
     def _store_grant(self, granted: Account) -> None: ...
 
     @abstractmethod
-    def _store_entry(self, row: Row, after: Account) -> None: ...
+    def _store_entry(self, row: LedgerRow, after: Account) -> None: ...
 
 
 class MemoryLedger(LedgerBase):
@@ -213,7 +213,7 @@ class MemoryLedger(LedgerBase):
     def _store_grant(self, granted: Account) -> None:
         """The object itself is the memory."""
 
-    def _store_entry(self, row: Row, after: Account) -> None:
+    def _store_entry(self, row: LedgerRow, after: Account) -> None:
         """The object itself is the memory."""
 
 
@@ -306,7 +306,7 @@ class Ledger(LedgerBase):
             )
             self._refuse_foreign_changes(changed.rowcount)
 
-    def _store_entry(self, row: Row, after: Account) -> None:
+    def _store_entry(self, row: LedgerRow, after: Account) -> None:
         """Add to the chain that this process knows; whatever else has been written is refused."""
         before = self._account
         with self._transaction() as run:
@@ -369,12 +369,12 @@ def _read(folder: Path, connection: sqlite3.Connection) -> Statement:
         raise LedgerError(
             f"{folder}: the ledger is damaged: it holds {len(accounts)} accounts instead of one"
         )
-    rows = [Row(*fields) for fields in run("SELECT * FROM entry ORDER BY number")]
+    rows = [LedgerRow(*fields) for fields in run("SELECT * FROM entry ORDER BY number")]
     broken = [text for (text,) in run("PRAGMA integrity_check") if text != "ok"]
     return Statement(accounts[0], tuple(rows), (*broken, *_problems(accounts[0], rows)))
 
 
-def _problems(account: Account, rows: Iterable[Row]) -> Iterator[str]:
+def _problems(account: Account, rows: Iterable[LedgerRow]) -> Iterator[str]:
     """Everything that does not fit, in plain words; nothing for a ledger that is as it was written."""
     seal = Account.opened(account.agent, account.plan).seal
     number = 0

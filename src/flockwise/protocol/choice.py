@@ -69,7 +69,7 @@ class Figures(NamedTuple):
     own: float
 
 
-class Choice(NamedTuple):
+class SmoothingChoice(NamedTuple):
     """The degree that promises most; agreement and power as shares of S, chance that the graph is useful."""
 
     degree: int
@@ -153,7 +153,7 @@ def usable(figures: Sequence[Figures], mean: Mean) -> int | None:
     return len(modes) - 1 if len(modes) == len(DEGREES) else None
 
 
-def choose(figures: Sequence[Figures], mean: Mean, signal: Signal) -> Choice:
+def choose(figures: Sequence[Figures], mean: Mean, signal: Signal) -> SmoothingChoice:
     """Of the degrees in order, the one whose smoothed vectors are expected to tell most of the truth."""
 
     def promise(position: int) -> float:
@@ -165,7 +165,7 @@ def choose(figures: Sequence[Figures], mean: Mean, signal: Signal) -> Choice:
     return choices[max(range(len(choices)), key=promise)]
 
 
-def judged(degree: int, figure: Figures, mean: Mean, signal: Signal) -> Choice:
+def judged(degree: int, figure: Figures, mean: Mean, signal: Signal) -> SmoothingChoice:
     """Agreement and power at one degree: measured and guessed, by inverse variance.
 
     A sum over agents of products of two noises has the variance 2·p·Vg²·Σh² when it is weighted by
@@ -182,7 +182,7 @@ def judged(degree: int, figure: Figures, mean: Mean, signal: Signal) -> Choice:
     agreement = min(max(agreement, 0.0), 1.0)
     power = _blended(figure.power / total, error, guess, POWER_SPREAD)
     # A length is at least its projection.
-    return Choice(degree, agreement, max(power, agreement**2, SMALLEST), chance)
+    return SmoothingChoice(degree, agreement, max(power, agreement**2, SMALLEST), chance)
 
 
 def _chance_of_use(measured: float, error: float, expected: float) -> float:
@@ -199,7 +199,11 @@ def _blended(measured: float, error: float, guess: float, spread: float) -> floa
 
 
 def believe(
-    smoothed: NDArray[np.float64], tallied: NDArray[np.float64], choice: Choice, mean: Mean, signal: Signal
+    smoothed: NDArray[np.float64],
+    tallied: NDArray[np.float64],
+    choice: SmoothingChoice,
+    mean: Mean,
+    signal: Signal,
 ) -> Beliefs:
     """What follows from an agent's smoothed deviation a_i and what it tallied of it, one row per agent.
 
@@ -225,7 +229,7 @@ def believe(
 
 
 def _own_powers(
-    measured: NDArray[np.float64], noise: NDArray[np.float64], choice: Choice, dimension: int
+    measured: NDArray[np.float64], noise: NDArray[np.float64], choice: SmoothingChoice, dimension: int
 ) -> NDArray[np.float64]:
     """q_i: the mean power q, and the length of the agent's own a_i as far as it stands out of its noise."""
     variances = 2 * noise**2 / dimension + 4 * choice.power * noise / dimension

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from flockwise.protocol.choice import (
     Beliefs,
-    Choice,
     Figures,
     Mean,
     Signal,
+    SmoothingChoice,
     believe,
     choose,
     guessed_signal,
@@ -52,11 +52,11 @@ from flockwise.protocol.rows import (
 )
 
 
-class Outcome(NamedTuple):
+class LowPassOutcome(NamedTuple):
     """What an agent ends with: one row of beliefs, the choice that all agents made, and the hops they did."""
 
     beliefs: Beliefs
-    choice: Choice
+    choice: SmoothingChoice
     hops: int
 
 
@@ -85,7 +85,7 @@ class LowPassProtocol:
         return Direction(of_others, float(np.sqrt(beliefs.shares[0])))
 
 
-def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Conversation[Outcome]:
+def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Conversation[LowPassOutcome]:
     """The whole protocol, as one agent sees it."""
     gossip = Gossip(weights, (yield from find_reach(number)))
     neighborhood = yield from _evened(Neighborhood(weights))
@@ -95,7 +95,7 @@ def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Co
     rounds = yield from gossip.rounds_to_agree("mixing", columns[-PROBE_COLUMNS - 1 :])
     mixed = yield from gossip.mean("mean", columns, rounds)
     if np.isposinf(mixed).all():  # nobody released anything
-        return Outcome(no_estimates(1, len(public.vector)), Choice(0, 0.0, 0.0, 0.0), 0)
+        return LowPassOutcome(no_estimates(1, len(public.vector)), SmoothingChoice(0, 0.0, 0.0, 0.0), 0)
     means = AgentRows.of_columns(mixed[None])
     own = _Own(released.less(means), variances, means, gossip, rounds)
     signal = yield from _signal(public, own)
@@ -111,7 +111,7 @@ def collaborate(number: int, public: Public, weights: Mapping[int, float]) -> Co
     choice = choose(figures[: usable(figures, own.mean)], own.mean, signal)
     chosen = smoothed[DEGREES.index(choice.degree)]
     tallied = tallies(own.before, chosen, variances)
-    return Outcome(believe(chosen.vectors, tallied, choice, own.mean, signal), choice, len(hops) - 1)
+    return LowPassOutcome(believe(chosen.vectors, tallied, choice, own.mean, signal), choice, len(hops) - 1)
 
 
 def _evened(neighborhood: Neighborhood) -> Conversation[Neighborhood]:

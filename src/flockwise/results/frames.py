@@ -18,7 +18,7 @@ from flockwise.errors import DataError
 DIGITS = re.compile(r"-?[0-9]+")
 
 
-class Rows(NamedTuple):
+class FrameRows(NamedTuple):
     """Features in the order of the training, the position of each row's agent, and targets if any."""
 
     features: NDArray[np.float64]
@@ -39,11 +39,11 @@ class Trained(NamedTuple):
         return self.feature_names[:-1] if self.has_intercept else self.feature_names
 
 
-def rows_of_population(population: Population, trained: Trained) -> Rows:
+def rows_of_population(population: Population, trained: Trained) -> FrameRows:
     """The samples of agents that took part, with the same features."""
     _check_features(population, trained.feature_names)
     agents = np.repeat(agent_positions(population.agent_names, trained), population.sample_counts)
-    return Rows(population.features.astype(np.float64), agents, population.targets.astype(np.float64))
+    return FrameRows(population.features.astype(np.float64), agents, population.targets.astype(np.float64))
 
 
 def in_order_of(train: Population, population: Population) -> Population:
@@ -68,7 +68,7 @@ def _check_features(population: Population, trained_on: tuple[str, ...]) -> None
         raise DataError(f"the features are {found}, and the run was trained on {known}")
 
 
-def rows_of(data: Any, agents: Any, agent: str | None, target: str | None, trained: Trained) -> Rows:
+def rows_of(data: Any, agents: Any, agent: str | None, target: str | None, trained: Trained) -> FrameRows:
     """Rows of a frame, by the names of its columns, or of an array, by position.
 
     agents: whose rows they are, one for all or one each. agent, target: columns of a frame that say it.
@@ -84,7 +84,7 @@ def rows_of(data: Any, agents: Any, agent: str | None, target: str | None, train
             f"shape {features.shape}"
         )
     _refuse_nonfinite(features, trained)
-    return Rows(features, _agents_of_rows(agents, len(features), trained), None)
+    return FrameRows(features, _agents_of_rows(agents, len(features), trained), None)
 
 
 def agent_positions(agents: Any, trained: Trained) -> NDArray[np.int64]:
@@ -124,7 +124,9 @@ def _are_numbers(names: tuple[str, ...]) -> bool:
     return not is_numbered(names) and all(map(DIGITS.fullmatch, names))
 
 
-def _rows_of_table(data: Any, agents: Any, agent: str | None, target: str | None, trained: Trained) -> Rows:
+def _rows_of_table(
+    data: Any, agents: Any, agent: str | None, target: str | None, trained: Trained
+) -> FrameRows:
     table = as_table(data)
     others = [column for column in (agent, target) if column is not None]
     check_present(table, others)
@@ -156,7 +158,7 @@ def _rows_of_table(data: Any, agents: Any, agent: str | None, target: str | None
 
     # An added intercept that is not a column is 1.
     columns = [numbers(name) if name in known else np.ones(table.num_rows) for name in trained.feature_names]
-    return Rows(np.column_stack(columns), positions, None if target is None else numbers(target))
+    return FrameRows(np.column_stack(columns), positions, None if target is None else numbers(target))
 
 
 def _agents_of_rows(agents: Any, n_rows: int, trained: Trained) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from flockwise.objective import LOSSES, Loss
 from flockwise.objective.losses import loss_from_json, loss_to_json
 from flockwise.privacy.guarantee import Guarantee
 from flockwise.privacy.tracked import TrackedModels, own_models, run_models
-from flockwise.results.frames import Rows, Trained, rows_of, rows_of_population
+from flockwise.results.frames import FrameRows, Trained, rows_of, rows_of_population
 from flockwise.results.metrics import ScoreName, probabilities, score
 from flockwise.results.plots import RunPlots
 
@@ -248,7 +248,7 @@ class Trajectory:
         own = self.own_models if which in (None, "own") else None
         return np.asarray(self.models if own is None else own)
 
-    def _scores(self, rows: Rows, which: Which | None) -> NDArray[np.float64]:
+    def _scores(self, rows: FrameRows, which: Which | None) -> NDArray[np.float64]:
         models = self._models(which).astype(np.float64)
         blocks = models.reshape(len(models), self.loss.outputs, -1)
         return np.einsum("rf,rof->ro", rows.features, blocks[rows.agents])

@@ -10,7 +10,7 @@ from tests.network.faults.disks import Disk, DiskLedger, MemoryDisk
 from flockwise.net.intake import _Duplicate
 from flockwise.net.node import Node
 from flockwise.net.wire import Sent, open_signed
-from flockwise.privacy.ledger import Account, LedgerBase, Row
+from flockwise.privacy.ledger import Account, LedgerBase, LedgerRow
 from flockwise.privacy.messages import decode
 
 
@@ -33,9 +33,9 @@ class ChargeAfterSend(NoBug):
     class LateLedger(DiskLedger):
         def __init__(self, disk: MemoryDisk) -> None:
             super().__init__(disk)
-            self.late: list[tuple[Row, Account]] = []
+            self.late: list[tuple[LedgerRow, Account]] = []
 
-        def _store_entry(self, row: Row, after: Account) -> None:
+        def _store_entry(self, row: LedgerRow, after: Account) -> None:
             self.late.append((row, after))
 
         def catch_up(self) -> None:

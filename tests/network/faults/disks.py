@@ -13,7 +13,7 @@ from flockwise.data import Samples
 from flockwise.errors import FlockwiseError, LedgerError, NetworkError
 from flockwise.net.store import FileStore, Sent, State, Store
 from flockwise.net.testing import MemoryStore
-from flockwise.privacy.ledger import NAME, Account, Entry, Ledger, LedgerBase, Row, read_statement
+from flockwise.privacy.ledger import NAME, Account, Entry, Ledger, LedgerBase, LedgerRow, read_statement
 
 # What becomes of one write: an error or death, before it is on disk or after.
 Fault: TypeAlias = Literal["fails before", "fails after", "dies before", "dies after"]
@@ -126,7 +126,7 @@ class DiskLedger(LedgerBase):
 
         self._disk.writes.do(change, LedgerError)
 
-    def _store_entry(self, row: Row, after: Account) -> None:
+    def _store_entry(self, row: LedgerRow, after: Account) -> None:
         def change() -> None:
             self._disk.content.account = after
             self._disk.content.entries.append(row.entry())
@@ -217,7 +217,7 @@ class FileLedger(Ledger):
     def _store_grant(self, granted: Account) -> None:
         self._do(lambda: super(FileLedger, self)._store_grant(granted))
 
-    def _store_entry(self, row: Row, after: Account) -> None:
+    def _store_entry(self, row: LedgerRow, after: Account) -> None:
         def change() -> None:
             super(FileLedger, self)._store_entry(row, after)
             if row.payload is not None:

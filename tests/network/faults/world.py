@@ -21,10 +21,10 @@ from tests.network.faults.watch import Broken, Life, Watch, watch_intake
 
 from flockwise.data import Samples
 from flockwise.errors import FlockwiseError, NetworkError
-from flockwise.net.folder import NoPrivacy, OwnBudget
+from flockwise.net.folder import NoBudget, OwnBudget
 from flockwise.net.node import Node
 from flockwise.net.participant import AgentDefinition, AgentResources, Participant
-from flockwise.net.roster import Link, Neighborhood, Place
+from flockwise.net.roster import Link, Place, SignedNeighborhood
 from flockwise.net.signing import Verifier, public_key_of
 from flockwise.net.testing import ManualTime, MemoryJournal, Packet, key_for_tests
 from flockwise.net.time import SECOND, PoissonClock
@@ -227,9 +227,9 @@ class FaultyWorld:
         watch_intake(agent.node.intake, self.watch, life)
         return agent
 
-    def _own_privacy(self) -> NoPrivacy | OwnBudget:
+    def _own_privacy(self) -> NoBudget | OwnBudget:
         if self.privacy == "none":
-            return NoPrivacy()
+            return NoBudget()
         return OwnBudget(
             epsilon=BUDGET.epsilon,
             delta=BUDGET.delta,
@@ -237,12 +237,12 @@ class FaultyWorld:
             clip=CLIP,
         )
 
-    def _slice(self, machine: Machine) -> Neighborhood:
+    def _slice(self, machine: Machine) -> SignedNeighborhood:
         links = [
             Link(**vars(place_of(other)), index=index, weight=weight)
             for index, (other, weight) in enumerate(self._weights(machine.name).items())
         ]
-        return Neighborhood(
+        return SignedNeighborhood(
             NETWORK,
             1 + machine.version,
             len(links),

@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 from flockwise.data import Population, linear_classification
 from flockwise.engine import Conditions, RunSettings, simulate
-from flockwise.engine.reference.meetings import MeetingsRun
+from flockwise.engine.reference.meetings import ReferenceMeetings
 from flockwise.engine.state import chosen_edge
 from flockwise.errors import SimulationError
 from flockwise.graph import SimilarityGraph, angular_graph
@@ -203,7 +203,7 @@ def test_meetings_that_share_no_agent_commute(data):
     results = []
     for order in ((first, second), (second, first)):
         rule = rule_of(GossipADMM(start="zeros", gradient_steps=2), problem)
-        run = MeetingsRun(rule, RunSettings(seed))
+        run = ReferenceMeetings(rule, RunSettings(seed))
         run.advance(1 << 40)
         for edge in order:
             run.meet(int(directed[edge][0]), edge)

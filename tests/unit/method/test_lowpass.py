@@ -23,10 +23,10 @@ from flockwise.method.smoothing import smooth
 from flockwise.objective import Objective, Quadratic
 from flockwise.privacy.budget import Budget
 from flockwise.protocol.choice import (
-    Choice,
     Figures,
     Mean,
     Signal,
+    SmoothingChoice,
     believe,
     choose,
     guessed_signal,
@@ -272,7 +272,7 @@ def test_a_mean_counts_where_it_stands_out():
 def test_beliefs_of_exact_vectors_are_those_vectors():
     mean, signal = Mean(np.zeros(3), 1e-12), Signal(0.0, 1.0)
     vectors = np.array([[1.0, 0.0, 0.0], [0.0, 0.6, 0.8]])
-    beliefs = believe(vectors, tallied(2, 1e-12), Choice(2, 1.0, 1.0, 1.0), mean, signal)
+    beliefs = believe(vectors, tallied(2, 1e-12), SmoothingChoice(2, 1.0, 1.0, 1.0), mean, signal)
     np.testing.assert_allclose(beliefs.vectors, vectors, rtol=1e-6)
     np.testing.assert_allclose(beliefs.shares, 1, rtol=1e-6)
 

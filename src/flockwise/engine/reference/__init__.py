@@ -3,8 +3,8 @@
 from typing import ClassVar
 
 from flockwise.engine.base import ENGINES, Engine, RunAtOnce, Starts, show_solved
-from flockwise.engine.reference.descent import DescentRun, SimulatedClock
-from flockwise.engine.reference.meetings import MeetingsRun
+from flockwise.engine.reference.descent import ReferenceDescent, SimulatedClock
+from flockwise.engine.reference.meetings import ReferenceMeetings
 from flockwise.engine.reference.rounds import run_rounds
 from flockwise.method.rules import Descent, Meetings, Rounds, Solved
 
@@ -17,8 +17,8 @@ class ReferenceEngine(Engine):
     name = "reference"
     starts: ClassVar[Starts] = {
         Solved: show_solved,
-        Descent: DescentRun,
-        Meetings: MeetingsRun,
+        Descent: ReferenceDescent,
+        Meetings: ReferenceMeetings,
         Rounds: lambda rule, settings, state: RunAtOnce(run_rounds(rule)),
     }
 

@@ -50,7 +50,7 @@ class SimulatedClock:
         return None if time == NEVER else time
 
 
-class DescentRun(ClockedRun):
+class ReferenceDescent(ClockedRun):
     """Drives n agents by events."""
 
     def __init__(self, rule: Descent, settings: RunSettings, state: State | None = None) -> None:

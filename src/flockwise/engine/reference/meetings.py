@@ -15,7 +15,7 @@ from flockwise.method.rules import Meetings
 from flockwise.randomness.clocks import NEVER, tick_gap
 
 
-class MeetingsRun(ClockedRun):
+class ReferenceMeetings(ClockedRun):
     """A queue of ticks; of equal ones the lower agent number comes first."""
 
     def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:

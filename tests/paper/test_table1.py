@@ -318,7 +318,7 @@ def test_every_row_says_what_it_guarantees(result: Result) -> None:
     for row in result.where(what="private"):
         label = row.more["guarantee"]
         assert ("not differentially private" in label) == (row.variant == "published")
-        assert ("leaks apart" in label) == (row.variant == "honest" and row.more["features"] == "als")
+        assert ("not covered" in label) == (row.variant == "honest" and row.more["features"] == "als")
         assert "clipped at" not in label
     # One for each group and budget, and what the rule is.
     assert len(result.guarantees) == 3 * 6 + 1

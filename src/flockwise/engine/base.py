@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from flockwise.checks import Count, check_fields
 from flockwise.engine.conditions import Conditions
 from flockwise.engine.schedule import time_of_tick
+from flockwise.engine.state import MeetingsState
 from flockwise.errors import SimulationError
+from flockwise.method.admm import vectors_sent
 from flockwise.method.rules import Descent, Meetings, Outcome, Rule, Solved, Traffic
 from flockwise.randomness.clocks import NEVER
 from flockwise.registry import Registry
@@ -176,6 +178,35 @@ class ClockedRun(ABC):
 
     def result(self) -> Result:
         return Result(self.shown_models().copy(), self.updates.copy())
+
+
+class MeetingsRunBase(ClockedRun):
+    """A run of gossip ADMM, whose state is arrays over agents and edges in every engine."""
+
+    def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:
+        super().__init__(rule, settings)
+        self._meetings = rule
+        begun = MeetingsState.from_arrays(state) if state else None
+        self._state = begun or MeetingsState.begin(rule, self.table, self.seed)
+
+    @property
+    def models(self) -> NDArray[Any]:
+        return self._state.models
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """Ticks of the agent itself; being woken does not count."""
+        return self._state.updates
+
+    @property
+    def next_ticks(self) -> NDArray[np.int64]:
+        return self._state.next_ticks
+
+    def vectors_sent(self, until: int) -> int:
+        return vectors_sent(self._meetings, self.updates)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self._state._asdict()
 
 
 class RunAtOnce:

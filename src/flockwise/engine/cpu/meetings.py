@@ -16,11 +16,11 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from flockwise.code_cache import compiled
-from flockwise.engine.base import ClockedRun, RunSettings, State, Status
+from flockwise.engine.base import MeetingsRunBase, RunSettings, State, Status
 from flockwise.engine.cpu.kernels import REORDER, Ahead, DataTerm, add_local_gradient, data_term
 from flockwise.engine.cpu.sweeps import Clocks, Network, Team, fire, fires_again, may_fire, ticks_before
 from flockwise.engine.state import NOBODY, MeetingsState, chosen_edge, reverse_edges
-from flockwise.method.admm import COPY, OWN, vectors_sent
+from flockwise.method.admm import COPY, OWN
 from flockwise.method.rules import Meetings
 from flockwise.randomness.clocks import NEVER, tick_gap
 
@@ -158,41 +158,19 @@ def schedule(agent, rule, clocks):
     rule.edges[agent] = chosen_edge(clocks.seed, clocks.ids[agent], done, rule.network.offsets, agent)
 
 
-class MeetingsRun(ClockedRun):
+class MeetingsRun(MeetingsRunBase):
     """Exact parallel gossip in numba; the same run for every number of threads."""
 
     def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:
-        super().__init__(rule, settings)
-        self._meetings = rule
-        begun = MeetingsState.from_arrays(state) if state else None
-        self._state = begun or MeetingsState.begin(rule, self.table, self.seed)
+        super().__init__(rule, settings, state)
         self._clocks = Clocks(self.seed, settings.limit, rule.ids, self.next_ticks, self.updates)
         self._rule = _compiled(rule, self._state)
         draw_edges(self._rule, self._clocks)
         self._team = Team(settings.threads, self._rule.network, rule.start.shape[1], rule.start.dtype)
 
-    @property
-    def models(self) -> NDArray[Any]:
-        return self._state.models
-
-    @property
-    def updates(self) -> NDArray[np.int64]:
-        """Ticks of the agent itself; being woken does not count."""
-        return self._state.updates
-
-    @property
-    def next_ticks(self) -> NDArray[np.int64]:
-        return self._state.next_ticks
-
     def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
         self._team.sweep(max_sweeps, until, self._rule, self._clocks)
         return self.status(until)
-
-    def vectors_sent(self, until: int) -> int:
-        return vectors_sent(self._meetings, self.updates)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return self._state._asdict()
 
 
 def _compiled(rule: Meetings, state: MeetingsState) -> MeetingsRule:

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from flockwise.engine.base import ClockedRun, RunSettings, State, Status
-from flockwise.engine.state import NOBODY, MeetingsState, chosen_edge, reverse_edges
-from flockwise.method.admm import COPY, OWN, agree, part_of, vectors_sent
+from flockwise.engine.base import MeetingsRunBase, RunSettings, State, Status
+from flockwise.engine.state import NOBODY, chosen_edge, reverse_edges
+from flockwise.method.admm import COPY, OWN, agree, part_of
 from flockwise.method.rules import Meetings
 from flockwise.randomness.clocks import NEVER, tick_gap
 
 
-class ReferenceMeetings(ClockedRun):
+class ReferenceMeetings(MeetingsRunBase):
     """A queue of ticks; of equal ones the lower agent number comes first."""
 
     def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:
-        super().__init__(rule, settings)
-        self._meetings = rule
-        begun = MeetingsState.from_arrays(state) if state else None
-        self._state = begun or MeetingsState.begin(rule, self.table, self.seed)
+        super().__init__(rule, settings, state)
         self._reverse = reverse_edges(rule.edges.offsets, rule.edges.neighbors)
         self._parts = [part_of(rule, i) for i in range(rule.n_agents)]
         self._queue = [(int(tick), i) for i, tick in enumerate(self.next_ticks) if tick < NEVER]
         heapq.heapify(self._queue)
-
-    @property
-    def models(self) -> NDArray[Any]:
-        return self._state.models
-
-    @property
-    def updates(self) -> NDArray[np.int64]:
-        """Ticks of the agent itself; being woken does not count."""
-        return self._state.updates
-
-    @property
-    def next_ticks(self) -> NDArray[np.int64]:
-        return self._state.next_ticks
 
     def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
         """Do all ticks up to `until`."""
@@ -49,12 +29,6 @@ class ReferenceMeetings(ClockedRun):
             self.meet(agent, chosen_edge(self.seed, number, self.updates[agent], offsets, agent))
             self._schedule(agent)
         return self.status(until)
-
-    def vectors_sent(self, until: int) -> int:
-        return vectors_sent(self._meetings, self.updates)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return self._state._asdict()
 
     def meet(self, agent: int, edge: int) -> None:
         """The agent and the neighbor along `edge` minimize their parts, then update their edge."""

@@ -102,7 +102,9 @@ def model_misfits(kind: str, l2: float | None, objective: Objective) -> Iterator
     """What a released model needs: one constant penalty, and a bound on samples."""
     penalty = objective.l2 if l2 is None else l2
     if not isinstance(penalty, int | float) or penalty == 0:
-        found = "missing" if penalty is None else f"got {penalty!r}"
+        # Penalties of each agent may have been chosen on its samples, and are not shown.
+        found = "got one per agent" if isinstance(penalty, tuple) else f"got {penalty!r}"
+        found = "missing" if penalty is None else found
         yield Misfit(
             "objective.l2", f'{found}; kind = "{kind}" needs one number above 0, the same for all agents'
         )

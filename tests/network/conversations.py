@@ -11,16 +11,16 @@ from tests.network.signers import NETWORK
 from tests.network.world import MemoryWorld, name_of, named, samples_of, settings_of
 
 from flockwise import Problem, SimilarityGraph, linear_classification
+from flockwise.deploy.folder import OwnBudget
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.engine.reference.rounds import converse
-from flockwise.net.folder import OwnBudget
-from flockwise.net.own_model import problem_of_one
-from flockwise.net.releases import public_side
-from flockwise.net.settings import NetworkSettings
 from flockwise.net.signing import Verifier
-from flockwise.net.testing import MemoryNetwork, Packet, define_agents
 from flockwise.protocol import LowPassProtocol, PropagationProtocol
 from flockwise.protocol.conversation import TalkingAgent
 from flockwise.release import PointMean
+from flockwise.runtime.own_model import problem_of_one
+from flockwise.runtime.releases import public_side
+from flockwise.runtime.testing import MemoryNetwork, Packet, define_agents
 
 # What agents talk about after their release, by the name of the method.
 PROTOCOLS = {"lowpass": LowPassProtocol(), "release_once": PropagationProtocol(0.15)}
@@ -115,7 +115,9 @@ class Conversation(MemoryWorld):
 
     def run_to_the_end(self, seconds=3600.0):
         """Of all conversations."""
-        self.run_until(lambda: all(node.is_over for a, node in self.nodes.items() if self.keys(a)), seconds)
+        self.run_until(
+            lambda: all(node.role.is_over for a, node in self.nodes.items() if self.keys(a)), seconds
+        )
 
     def simulated(self):
         """From the releases that were made."""

@@ -248,6 +248,7 @@ class Campaign:
 
     def __init__(self, seed):
         self._source = random.Random(seed)
+        self._versions = random.Random(seed + 1)
         self._honest = {signer.name: [] for signer in NEIGHBORS}
         self._signed = {signer.name: {} for signer in NEIGHBORS}  # name → message → number
         self._hostile = Hostile(self._source, self._honest)
@@ -321,12 +322,13 @@ class Campaign:
         """Hostile bytes as a greeting, or within a greeting as either message."""
         shape = self._source.randrange(3)
         weight = WEIGHT if self._source.random() < 0.99 else self._source.choice((np.nan, 0.25, 1e300))
+        version = 1 if self._versions.random() < 0.99 else 2
         if shape == 0:
             sent = data
         elif shape == 1:
-            sent = greet(Greeting(weight, 1, data, None))
+            sent = greet(Greeting(weight, version, data, None))
         else:
-            sent = greet(Greeting(weight, 1, None, data))
+            sent = greet(Greeting(weight, version, None, data))
         greeting = self._intake.greeting(sender, sent)
         if greeting is None:
             self._counted += 1

@@ -11,11 +11,11 @@ import zenoh
 from tests.network.signers import NETWORK
 from tests.network.world import Recorder
 
-from flockwise.net.identity import Authority, Identity, TlsFiles, enroll
-from flockwise.net.roster import Place
-from flockwise.net.setup import free_addresses
-from flockwise.net.zenoh_link import ZenohLink
-from flockwise.net.zenoh_settings import KeyExpressions
+from flockwise.deploy.identity import Authority, Identity, enroll, tls_files
+from flockwise.deploy.setup import free_addresses
+from flockwise.net.transport import Place
+from flockwise.net.zenoh.access import KeyExpressions, TlsFiles
+from flockwise.net.zenoh.link import ZenohLink
 
 MAX_BYTES = 2_000
 SOON = 10.0  # seconds: how long anything may take on a busy machine
@@ -54,7 +54,7 @@ class LoopbackHosts:
         return identity
 
     def files(self, host):
-        return TlsFiles.of(self.folder / host)
+        return tls_files(self.folder / host)
 
     def link(self, host):
         link = ZenohLink(NETWORK, host, self.addresses[host], self.files(host), max_bytes=MAX_BYTES)

@@ -28,7 +28,7 @@ class RecordedObjective(LocalObjective):
 def record(monkeypatch):
     """The samples of every release from now on, in order."""
     RecordedObjective.used = []
-    for module in ("objective.local", "net.releases"):
+    for module in ("objective.local", "runtime.releases"):
         monkeypatch.setattr(f"flockwise.{module}.LocalObjective", RecordedObjective)
     return RecordedObjective.used
 

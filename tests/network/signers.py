@@ -7,9 +7,9 @@ import numpy as np
 from flockwise.net.intake import Intake, NeighborKey
 from flockwise.net.rate import RateLimit
 from flockwise.net.signing import public_key_of
-from flockwise.net.testing import key_for_tests
 from flockwise.net.wire import ModelBody, PrivacyLabel, RelayBody, sign
 from flockwise.privacy.messages import encode
+from flockwise.runtime.testing import key_for_tests
 
 NETWORK = "meadow"
 WEIGHT = 0.5

@@ -23,9 +23,9 @@ from tests.network.processes import (
     wait_for,
 )
 
-from flockwise.net.folder import OwnBudget
-from flockwise.net.setup import free_addresses
-from flockwise.net.zenoh_settings import LEASE_MS
+from flockwise.deploy.folder import OwnBudget
+from flockwise.deploy.setup import free_addresses
+from flockwise.net.zenoh.access import LEASE_MS
 from flockwise.privacy.ledger import read_statement
 
 pytestmark = pytest.mark.network
@@ -135,6 +135,11 @@ def test_on_a_full_disk_an_agent_falls_silent_and_goes_on_when_there_is_room(tmp
         assert all(network.held_by(name)["agent0"].number <= spent for name in ("agent1", "agent3"))
         assert all(network.releases()[name] > number for name, number in before.items())
         agents.assert_running()
+
+        (state / BALLAST).unlink()
+        wait_for(lambda: network.status("agent0")["releases"] > spent, 120, "it finds that there is room")
+        wait_for(lambda: fill(state) and network.status("agent0")["obstacle"], 60, "it is silent again")
+        spent = entries_in_copy(state, tmp_path / "again")
 
         agents.stop("agent0")
         fill(state)

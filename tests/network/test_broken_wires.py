@@ -9,8 +9,8 @@ import pytest
 from tests.network.processes import SECONDS_TO_HEAR, STALE, TOLERANCE, Processes, RealNetwork, wait_for
 from tests.network.wires import Wires
 
-from flockwise.net.folder import OwnBudget
-from flockwise.net.zenoh_settings import LEASE_MS
+from flockwise.deploy.folder import OwnBudget
+from flockwise.net.zenoh.access import LEASE_MS
 
 pytestmark = pytest.mark.network
 

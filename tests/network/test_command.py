@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.network.processes import command, wait_for
 
-from flockwise.net.overview import agents_in
-from flockwise.net.setup import free_addresses
+from flockwise.deploy.network_plan import NetworkPlan
+from flockwise.deploy.setup import free_addresses, host_together
 from flockwise.privacy.ledger import read_statement
+from flockwise.runtime import supervisor
+from flockwise.runtime.overview import agents_in
+from flockwise.runtime.supervisor import STATUS_EVERY
 
 pytestmark = pytest.mark.network
 
@@ -138,13 +143,87 @@ def test_a_killed_gateway_comes_back_and_goes_on_where_it_was(tmp_path):
     assert_within_budget(folder)
 
 
+def test_agents_stop_when_their_supervisor_is_killed(tmp_path):
+    """Nobody would see what they spend, and another supervisor might start them a second time."""
+    folder = small_network(tmp_path)
+    up = command("network", "up", folder, "--processes", 2)
+    with subprocess.Popen(up, stderr=subprocess.PIPE, text=True) as supervisor:
+        wait_for(lambda: all(a["releases"] >= 1 for a in status(folder).values()))
+        supervisor.kill()
+    pids = host_pids(folder)
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.values()), 20)
+    with running(folder, 1):
+        wait_for(lambda: all(a["neighbors_up"] for a in status(folder).values()))
+    assert_within_budget(folder)
+
+
+def test_a_hung_process_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "STATUS_EVERY", 0.5)
+    folder = small_network(tmp_path)
+    (host, *_) = host_together(folder, 2)
+    child = supervisor._Child(host)
+    try:
+        wait_for(lambda: child.is_up)
+        assert never(lambda: child.hangs, seconds=8)
+        os.kill(child.process.pid, signal.SIGSTOP)
+        wait_for(lambda: child.hangs, 20)
+    finally:
+        child.process.kill()
+        child.end(10)
+
+
+def never(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def test_a_port_that_is_taken_is_an_error_and_never_up(tmp_path):
+    folder = small_network(tmp_path)
+    with ExitStack() as taken:
+        for address in NetworkPlan.read(folder).addresses:
+            host, port = address.rsplit(":", 1)
+            taken.enter_context(socket.create_server((host, int(port))))
+        failed = flockwise("network", "up", folder, "--processes", 0, check=False)
+    assert failed.returncode == 1
+    assert "no process is up; agent" in failed.stderr
+    assert "cannot listen at '127.0.0.1:" in failed.stderr
+    assert "Up" not in failed.stderr
+
+
+def test_an_agent_whose_port_is_taken_is_said_and_comes_up_once_it_is_free(tmp_path):
+    folder = small_network(tmp_path)
+    host, port = NetworkPlan.read(folder).addresses[0].rsplit(":", 1)
+    up = command("network", "up", folder, "--processes", 0)
+    with subprocess.Popen(up, stderr=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stderr
+        with socket.create_server((host, int(port))):
+            said = ""
+            while "Watch it" not in said:
+                said += supervisor.stderr.readline()
+            assert status(folder)["agent0"]["state"] == "down"
+        wait_for(lambda: status(folder)["agent0"]["releases"])
+        flockwise("network", "down", folder)
+    assert "agent0 is not up, and is tried again: its process ended at once:" in said
+    assert "Up, but for 1 of 6." in said
+
+
 def test_when_the_budget_is_spent_agents_fall_silent_and_stay(tmp_path):
     folder = small_network(tmp_path, updates=3)
-    with running(folder, 2):
-        wait_for(lambda: all(a["releases"] == 3 for a in status(folder).values()))
+    with running(folder, 2) as supervisor:
+        wait_for(lambda: all(a["state"] == "budget spent" for a in status(folder).values()))
+        time.sleep(STATUS_EVERY + 2)
+        flockwise("network", "down", folder)
+        assert supervisor.stderr
+        assert "6 of 6 agents send nothing more" in supervisor.stderr.read()
     assert assert_within_budget(folder) == 18
     with running(folder, 1):
-        wait_for(lambda: all(a["state"] == "up" and a["neighbors_up"] for a in status(folder).values()))
+        wait_for(
+            lambda: all(a["state"] == "budget spent" and a["neighbors_up"] for a in status(folder).values())
+        )
         time.sleep(3)
         assert all(agent["releases"] == 3 for agent in status(folder).values())
     assert assert_within_budget(folder) == 18
@@ -177,7 +256,16 @@ def test_an_agent_joins_a_running_network(tmp_path):
                     lambda: file.is_file() and json.loads(file.read_text())["agents"][0]["releases"] >= 1
                 )
                 assert json.loads(file.read_text())["agents"][0]["neighbors_up"] == 2
+                # Its owner asks it meanwhile.
+                flockwise("agent", "predict", device, samples, "--out", tmp_path / "labels.csv")
+                flockwise("agent", "export", device, "--out", tmp_path / "model.parquet")
+                refused = flockwise("agent", "move-out", device, "--to", tmp_path / "eve.zip", check=False)
+                assert "running already" in refused.stderr
             finally:
                 joined.terminate()
-                joined.wait(30)
-    assert len(read_statement(device / "state").rows) >= 1
+                _, said = joined.communicate(timeout=30)
+        assert "Private agents without a freshness file: 1. A restore" in said
+        assert len(read_statement(device / "state").rows) >= 1
+        labels = (tmp_path / "labels.csv").read_text().split()[1:]
+        assert len(labels) == len(np.load(samples)["targets"])
+        assert set(map(float, labels)) <= {-1.0, 1.0}

@@ -1,6 +1,7 @@
 """Conversations on a network: the simulated protocol, whatever gets lost, who dies, and what liars say."""
 
 import random
+from collections import deque
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,22 +19,25 @@ from tests.network.signers import Signer
 from tests.network.world import name_of
 
 from flockwise.errors import NetworkError
+from flockwise.net.conversing import MOST_MISSED
 from flockwise.net.intake import RELAY_BOUND
 from flockwise.net.journal import Ended, FileJournal
-from flockwise.net.own_model import along
-from flockwise.net.testing import MemoryJournal
 from flockwise.net.time import SECOND
 from flockwise.net.wire import (
     Greeting,
     Rejected,
+    RelayBody,
     Repeat,
     greet,
     is_repeat,
     open_repeat,
+    open_signed,
     say_again,
 )
 from flockwise.privacy.messages import Relay
 from flockwise.protocol.conversation import Direction
+from flockwise.runtime.own_model import along
+from flockwise.runtime.testing import MemoryJournal, Packet
 
 METHODS = tuple(PROTOCOLS)
 
@@ -42,7 +46,7 @@ def assert_as_simulated(world):
     expected = world.simulated()
     assert expected
     for agent, outcome in expected.items():
-        assert_same_direction(world.nodes[agent].direction, outcome)
+        assert_same_direction(world.nodes[agent].role.direction, outcome)
 
 
 def assert_released_once(world):
@@ -61,7 +65,7 @@ def test_agents_come_to_the_results_of_the_simulated_protocol(method):
     assert_released_once(world)
     assert not world.dropped()
     alone = world.nodes[world.n_agents - 1]
-    assert (alone.direction, alone.is_over, alone.rounds) == (None, False, 0)
+    assert (alone.role.direction, alone.role.is_over, alone.role.rounds) == (None, False, 0)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -83,7 +87,7 @@ def test_agents_that_die_at_any_moment_go_on_where_they_were(method):
     while deaths < 25:
         world.deliver(source.randrange(600))
         victim = source.randrange(world.n_agents)
-        deaths += not world.nodes[victim].is_over
+        deaths += not world.nodes[victim].role.is_over
         world.kill(victim)
         if source.random() < 0.5:
             world.step()
@@ -99,18 +103,18 @@ def test_a_result_outlasts_the_process_and_neighbors_can_ask_for_the_last_relays
     world = Conversation("lowpass", 8, 3)
     world.start()
     world.run_to_the_end()
-    before = world.nodes[3].direction
+    before = world.nodes[3].role.direction
     world.kill(3)
     world.start(3)
-    assert world.nodes[3].direction.quality == before.quality
-    np.testing.assert_array_equal(world.nodes[3].direction.vector, before.vector)
+    assert world.nodes[3].role.direction.quality == before.quality
+    np.testing.assert_array_equal(world.nodes[3].role.direction.vector, before.vector)
     assert not list(world.memory(3).journal.rounds())
     # A neighbor that lost its own end finds it with the help of those who have ended.
     lagging = world.nodes[3].intake.neighbors["agent4"].index
     assert lagging == 4
     answers = []
     world.network.send = lambda sender, receiver, data: answers.append((receiver, data))
-    world.nodes[3]._repeated_at.clear()
+    world.nodes[3].role._repeated_at.clear()
     world.nodes[3].on_greeting("agent4", say_again(Repeat(True, False, [])))
     ((receiver, data),) = answers
     assert receiver == "agent4"
@@ -130,15 +134,15 @@ def test_a_dead_neighbor_is_left_out_after_a_time_out(method, stage):
     world.step()
     if stage:
         world.deliver(60 if stage == 1 else 2000)
-        assert not world.nodes[5].is_over
+        assert not world.nodes[5].role.is_over
         world.kill(5)
     began = world.time.now()
     world.run_to_the_end()
     waited = (world.time.now() - began) / SECOND
     assert TIMEOUT <= waited < 2 * TIMEOUT if stage else 10 * TIMEOUT <= waited < 11 * TIMEOUT
     for node in world.nodes.values():
-        assert node.is_over
-        assert node.direction is None or np.isfinite(node.direction.vector).all()
+        assert node.role.is_over
+        assert node.role.direction is None or np.isfinite(node.role.direction.vector).all()
 
 
 def test_after_one_time_out_nobody_else_is_given_up():
@@ -150,8 +154,53 @@ def test_after_one_time_out_nobody_else_is_given_up():
     world.kill(5)
     world.run_to_the_end()
     for agent, node in world.nodes.items():
-        lost = {number for number, state in node._states.items() if state.is_lost}
+        lost = {number for number, state in node.role._states.items() if state.is_lost}
         assert lost == ({5} if "agent5" in world.keys(agent) else set())
+
+
+class Stalling(deque):
+    """Packets on their way. Agent 5 seems to live, and says every second round, ahead of time."""
+
+    is_on = False
+
+    def append(self, packet):
+        if not self.is_on or "agent5" not in (packet.sender, packet.receiver):
+            super().append(packet)
+        elif packet.receiver == "agent5":
+            self._answer(packet)
+
+    def _answer(self, packet):
+        last = packet.data
+        if is_repeat(last):
+            last = open_repeat(last, 10**6).relays[-1]
+            sign_of_life = say_again(Repeat(True, False, []))
+            super().append(Packet("agent5", packet.sender, "greeting", sign_of_life))
+        elif packet.kind == "greeting":
+            return
+        heard = open_signed(last, 10**6)
+        assert isinstance(heard.body, RelayBody)
+        ahead = heard.body.round + 1 + heard.body.round % 2
+        data = Signer("agent5").relay(heard.body.stage, ahead, np.zeros(heard.vector.size))
+        super().append(Packet("agent5", packet.sender, "published", data))
+
+
+def test_a_live_neighbor_that_answers_every_second_round_is_dropped_before_long():
+    """It never misses two rounds in a row."""
+    queue = Stalling()
+    world = Conversation("lowpass", 8, 3, queue=queue)
+    world.start()
+    world.step()
+    world.deliver(1400)
+    while world.nodes[4].role._talk.waiting[1] % 2:
+        world.deliver(1)
+    queue.is_on, began = True, world.time.now()
+    honest = [node for agent, node in world.nodes.items() if agent != 5]
+    world.run_until(lambda: all(node.role.is_over for node in honest), 30 * TIMEOUT)
+    assert world.time.now() - began > 20 * TIMEOUT * SECOND, "it was waited for again and again"
+    neighbors = [node for node in honest if "agent5" in node.intake.neighbors]
+    assert {node.role._states[5].missed_in_all for node in neighbors} == {MOST_MISSED}
+    for node in honest:
+        assert {number for number, state in node.role._states.items() if state.is_lost} <= {5}
 
 
 def test_an_agent_that_comes_back_too_late_ends_its_conversation_too():
@@ -163,7 +212,7 @@ def test_an_agent_that_comes_back_too_late_ends_its_conversation_too():
     world.run_to_the_end()
     world.start(2)
     world.run_to_the_end(60)
-    assert world.nodes[2].is_over
+    assert world.nodes[2].role.is_over
     assert_released_once(world)
 
 
@@ -178,16 +227,16 @@ def test_agents_that_come_back_too_late_do_not_change_the_results_of_others(meth
         world.deliver(1500)
         for agent in (2, 3):
             world.kill(agent)
-        rounds = world.nodes[6].rounds
-        while world.nodes[6].rounds < rounds + 20:
+        rounds = world.nodes[6].role.rounds
+        while world.nodes[6].role.rounds < rounds + 20:
             world.deliver(50)
             if not len(world.network.queue):
                 world.step()
-        assert not any(node.is_over for node in world.nodes.values())
+        assert not any(node.role.is_over for node in world.nodes.values())
         if comes_back:
             world.start(2, 3)
         world.run_to_the_end()
-        return [node.direction for agent, node in sorted(world.nodes.items()) if agent not in (2, 3)]
+        return [node.role.direction for agent, node in sorted(world.nodes.items()) if agent not in (2, 3)]
 
     for one, other in zip(others(False), others(True), strict=True):
         assert one is not None
@@ -204,7 +253,7 @@ def test_an_agent_that_starts_after_the_end_is_told_so_and_spends_nothing():
         world.step()
     assert world.time.now() > 20 * SECOND
     ledger = world.memory(2).ledger
-    assert (world.nodes[2].direction, world.nodes[2].rounds, ledger.consumed) == (None, 0, 0)
+    assert (world.nodes[2].role.direction, world.nodes[2].role.rounds, ledger.consumed) == (None, 0, 0)
 
 
 def test_an_agent_does_not_release_if_its_only_connected_neighbor_has_ended():
@@ -219,7 +268,7 @@ def test_an_agent_does_not_release_if_its_only_connected_neighbor_has_ended():
         world.step()
     node, ledger = world.nodes[2], world.memory(2).ledger
     assert node.neighbors_up == [name_of(first)]
-    assert (node.rounds, ledger.consumed) == (0, 0)
+    assert (node.role.rounds, ledger.consumed) == (0, 0)
 
 
 def test_an_agent_that_has_ended_says_so_before_every_greeting():
@@ -232,7 +281,7 @@ def test_an_agent_that_has_ended_says_so_before_every_greeting():
     for _ in range(2):
         world.nodes[3].on_presence(neighbor, True)
     world.time.move_to(world.time.now() + 2 * SECOND)
-    world.nodes[3].on_greeting(neighbor, greet(Greeting(world.keys(3)[neighbor].weight, 0, None, None)))
+    world.nodes[3].on_greeting(neighbor, greet(Greeting(world.keys(3)[neighbor].weight, 1, None, None)))
     assert [is_repeat(data) for data in said] == [True, False] * 3
     assert open_repeat(said[0], 10**5).is_over
 
@@ -244,7 +293,7 @@ def test_relays_are_forgotten_at_the_end_and_refused_afterwards():
     world.step()
     world.deliver(100)
     node, (neighbor, *_) = world.nodes[3], world.keys(3)
-    old = world.nodes[world.keys(3)[neighbor].index]._last[-1]
+    old = world.nodes[world.keys(3)[neighbor].index].role._last[-1]
     world.run_to_the_end()
     assert not any(peer.stages for peer in node.intake._peers.values())
     world.kill(3)
@@ -276,7 +325,7 @@ def test_an_agent_that_leaves_the_network_is_not_waited_for(is_down):
     began = world.time.now()
     world.run_to_the_end()
     assert world.time.now() - began < TIMEOUT * SECOND / 4
-    assert any(node.direction is not None for node in world.nodes.values())
+    assert any(node.role.direction is not None for node in world.nodes.values())
 
 
 def without_agent5(definition):
@@ -334,7 +383,7 @@ def test_a_relay_of_another_size_is_left_out_of_its_round():
     world.nodes[victim].on_published("agent0", liar.relay("degree", 0, [1.0, 2.0]))
     world.run_to_the_end()
     assert world.nodes[victim].intake.dropped["wrong_dimension"] == 1
-    assert all(node.is_over for node in world.nodes.values())
+    assert all(node.role.is_over for node in world.nodes.values())
 
 
 def test_garbage_in_place_of_a_repeat_changes_nothing():
@@ -343,8 +392,8 @@ def test_garbage_in_place_of_a_repeat_changes_nothing():
     world.step()
     world.deliver(400)
     node, (neighbor, *_) = world.nodes[0], world.keys(0)
-    good = say_again(Repeat(False, False, world.nodes[world.keys(0)[neighbor].index]._last))
-    waiting, rounds = node._talk.waiting, node.rounds
+    good = say_again(Repeat(False, False, world.nodes[world.keys(0)[neighbor].index].role._last))
+    waiting, rounds = node.role._talk.waiting, node.role.rounds
     for _ in range(500):
         data = bytearray(good)
         for _ in range(source.randrange(1, 4)):
@@ -352,7 +401,7 @@ def test_garbage_in_place_of_a_repeat_changes_nothing():
         world.time.move_to(world.time.now() + SECOND // 100)
         node.on_greeting(neighbor, bytes(data[: source.randrange(9, len(data) + 1)]))
         node.on_greeting("stranger", bytes(data))
-    assert (node._talk.waiting, node.rounds) == (waiting, rounds)
+    assert (node.role._talk.waiting, node.role.rounds) == (waiting, rounds)
     assert node.intake.dropped["unknown_sender"] == 500
     world.run_to_the_end()
     assert_as_simulated(world)
@@ -390,12 +439,36 @@ def test_lies_spoil_averages_and_nothing_else(method, lie, monkeypatch):
     monkeypatch.setattr("flockwise.protocol.reach.MOST_ROUNDS", 100)
     world = Conversation(method, 6, 3)
     world.start()
-    signer = world.nodes[0]._conversation.signer
+    signer = world.nodes[0].role._signer
     signer.relay = lying(signer.relay, ABSURD[lie])
     world.run_to_the_end()
     assert_released_once(world)
     for agent, node in world.nodes.items():
-        assert np.isfinite(along(world.own_problem(agent), node.direction)).all()
+        assert np.isfinite(along(world.own_problem(agent), node.role.direction)).all()
+
+
+class OverAtOnce(deque):
+    """Packets on their way. Agent 5 says from the first greeting on that its conversation has ended."""
+
+    def append(self, packet):
+        told = say_again(Repeat(False, True, []))
+        if packet.sender != "agent5":
+            super().append(packet)
+        elif not is_repeat(packet.data):
+            super().append(Packet("agent5", packet.receiver, "greeting", told))
+            super().append(packet)
+
+
+def test_a_neighbor_that_says_at_once_that_it_has_ended_keeps_nobody_from_releasing():
+    world = Conversation("lowpass", 8, 3, queue=OverAtOnce())
+    world.start()
+    others = [node for agent, node in world.nodes.items() if agent != 5]
+    world.run_until(lambda: all(node.role.is_over for node in others))
+    assert {world.memory(agent).ledger.consumed for agent in range(8) if agent != 5} == {1}
+    heard = [node for node in others if "agent5" in node.intake.neighbors]
+    assert heard
+    assert all(node.role._states[5].is_over for node in heard)
+    assert all(node.role.direction is not None for node in others)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -403,14 +476,14 @@ def test_an_agent_says_nothing_that_honest_neighbors_would_refuse(method):
     """A lie that all take leaves everyone without a mean: they learn alone, and nobody waits for anybody."""
     world = Conversation(method, 8, 3)
     world.start()
-    signer = world.nodes[0]._conversation.signer
+    signer = world.nodes[0].role._signer
     signer.relay = lying(
         signer.relay,
         lambda stage, vector: np.full(len(vector), np.inf) if stage == "mean/agree" else vector,
     )
     world.run_to_the_end(TIMEOUT / 4)
     assert not world.dropped().keys() & {"not_finite", "too_large"}
-    assert all(node.direction is None for node in world.nodes.values())
+    assert all(node.role.direction is None for node in world.nodes.values())
     assert_released_once(world)
 
 
@@ -430,9 +503,9 @@ def test_a_conversation_ends_before_its_journal_grows_too_large(monkeypatch):
     world.start()
     world.run_to_the_end()
     for agent, node in world.nodes.items():
-        assert node.direction is None
+        assert node.role.direction is None
         most = len(world.keys(agent)) * 8 * world.settings.largest_relay(3)
-        assert node._bytes < 100_000 + most
+        assert node.role._bytes < 100_000 + most
 
 
 def test_a_journal_on_disk_holds_what_one_in_memory_does(tmp_path):

@@ -23,11 +23,11 @@ from tests.network.test_command import (
 from tests.network.world import FolderWorld, name_of
 
 from flockwise.config import Config, Experiment, build
-from flockwise.net.folder import AgentFolder
-from flockwise.net.releases import public_side
-from flockwise.net.settings import NetworkSettings
+from flockwise.deploy.folder import AgentFolder
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.privacy.ledger import Ledger
 from flockwise.results.metrics import agent_metrics
+from flockwise.runtime.releases import public_side
 from flockwise.solve import solve_local_models
 
 pytestmark = pytest.mark.network
@@ -94,7 +94,7 @@ def assert_as_simulated(folder: Path, experiment: Experiment) -> None:
     settings = NetworkSettings.of(AgentFolder.read(folder / "agents" / "agent0").neighborhood)
     for agent, expected in simulated_outcomes(settings, graph, public_of).items():
         with FolderWorld([folder / "agents" / name_of(agent)]) as alone:
-            assert_same_direction(alone.nodes[agent].direction, expected)
+            assert_same_direction(alone.nodes[agent].role.direction, expected)
 
 
 def assert_as_good_as_alone(folder: Path, experiment: Experiment) -> None:

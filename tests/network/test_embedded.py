@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,22 +23,22 @@ from tests.network.world import (
 
 from flockwise.agent.agent import Neighbor
 from flockwise.data import Population, Samples
+from flockwise.deploy.folder import AgentFolder, OwnBudget, write_samples
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.engine import simulate
 from flockwise.errors import DataError, NetworkError, PrivacyError
 from flockwise.graph import SimilarityGraph, complete_graph
 from flockwise.method import CoordinateDescent, PrivateUpdates
 from flockwise.method.start import PublicModels
-from flockwise.net.folder import AgentFolder, OwnBudget, write_samples
-from flockwise.net.own_model import finished_model, message_noise_variance, problem_of_one
-from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import Sent
-from flockwise.net.testing import SimulatedNoise, define_agents
 from flockwise.net.wire import open_signed
 from flockwise.objective import Objective, Problem
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.messages import decode
 from flockwise.privacy.tracked import OWN, origin_of
 from flockwise.results.metrics import agent_metrics
+from flockwise.runtime.own_model import finished_model, message_noise_variance, problem_of_one
+from flockwise.runtime.testing import SimulatedNoise, define_agents
 
 BUDGET = Budget(2.0, 1e-3)
 UPDATES = 6
@@ -331,12 +333,15 @@ def test_without_privacy_the_own_model_is_the_model_and_samples_bring_more_updat
 
 
 def test_a_program_can_embed_an_agent(tmp_path):
-    import flockwise.net
+    import flockwise.runtime
 
     paths = folders(tmp_path, private=True)
 
     async def program():
-        async with flockwise.net.RealAgent(paths[0]) as one, flockwise.net.RealAgent(paths[1]) as other:
+        async with (
+            flockwise.runtime.RealAgent(paths[0]) as one,
+            flockwise.runtime.RealAgent(paths[1]) as other,
+        ):
             for _ in range(600):
                 if one.status.releases == other.status.releases == UPDATES:
                     break
@@ -355,15 +360,32 @@ def test_a_program_can_embed_an_agent(tmp_path):
     asyncio.run(program())
 
 
+def test_the_program_in_the_document_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "network.md").read_text()
+    [code] = re.findall(r"```python\n(import flockwise\.runtime.*?)```", page, flags=re.DOTALL)
+    (folders(tmp_path, private=False, n_agents=4)[0].parents[1]).rename(tmp_path / "network-out")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"features": np.full((4, 3), -0.3), "targets": np.ones(4)}
+
+    async def program():
+        await eval(compile(code, "network.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+
+    asyncio.run(program())
+    assert set(names["labels"]) <= {-1.0, 1.0}
+    path = tmp_path / "network-out" / "agents" / "agent3"
+    with FolderWorld([path]) as again:
+        np.testing.assert_array_equal(again["agent3"].samples.features[-4:], names["features"])
+
+
 def test_the_folder_of_a_gateway_is_refused_as_an_agent(tmp_path):
-    import flockwise.net
-    from flockwise.net.setup import host_together
+    import flockwise.runtime
+    from flockwise.deploy.setup import host_together
 
     folders(tmp_path, private=True)
     (gateway,) = host_together(tmp_path / "net", 1)
 
     async def program():
-        async with flockwise.net.RealAgent(gateway):
+        async with flockwise.runtime.RealAgent(gateway):
             raise AssertionError("it must not start")
 
     with pytest.raises(NetworkError, match="gateway"):
@@ -371,10 +393,10 @@ def test_the_folder_of_a_gateway_is_refused_as_an_agent(tmp_path):
 
 
 def test_the_package_has_no_other_names():
-    import flockwise.net
+    import flockwise.runtime
 
     with pytest.raises(AttributeError, match="no attribute 'Agents'"):
-        _ = flockwise.net.Agents  # pyright: ignore[reportAttributeAccessIssue]
+        _ = flockwise.runtime.Agents  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_an_agent_with_a_ledger_does_not_run_without_its_gate(tmp_path):

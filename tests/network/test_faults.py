@@ -16,8 +16,8 @@ from tests.network.faults.bugs import BUGS
 from tests.network.faults.problem import OBJECTIVE, Quadratics, random_edges, random_samples
 from tests.network.faults.watch import Broken
 
-from flockwise.net.own_model import problem_of_one
 from flockwise.objective import LocalObjective
+from flockwise.runtime.own_model import problem_of_one
 
 QUICK = 12
 SHARE = 500

@@ -19,16 +19,16 @@ from tests.network.world import FolderWorld, make_folders
 
 from flockwise.data import Samples
 from flockwise.data.samples import joined
+from flockwise.deploy.folder import AgentFolder, OwnBudget
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.errors import LedgerError
 from flockwise.graph import complete_graph
-from flockwise.net.folder import AgentFolder, OwnBudget
-from flockwise.net.overview import promise_in
-from flockwise.net.releases import BatchReleases
-from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import FileStore
-from flockwise.net.testing import ManualTime
 from flockwise.objective import Objective
 from flockwise.privacy.ledger import NAME, Ledger, read_statement
+from flockwise.runtime.overview import promise_in
+from flockwise.runtime.releases import BatchReleases
+from flockwise.runtime.testing import ManualTime
 
 Growth: TypeAlias = Literal["one_budget", "batches"]
 
@@ -315,7 +315,7 @@ def test_agents_say_what_they_guarantee(networks, growth):
 
 def test_a_program_gives_an_agent_samples_with_a_budget_of_their_own(networks, tmp_path):
     """Over real sockets, with a restart while the second batch is being released from."""
-    import flockwise.net
+    import flockwise.runtime
 
     paths = copied(networks("batches"), tmp_path)
 
@@ -328,13 +328,13 @@ def test_a_program_gives_an_agent_samples_with_a_budget_of_their_own(networks, t
         assert agent.status.epsilon_spent <= agent.status.epsilon_total == 1.0
 
     async def program():
-        async with flockwise.net.RealAgent(paths[1]):
-            async with flockwise.net.RealAgent(paths[0]) as agent:
+        async with flockwise.runtime.RealAgent(paths[1]):
+            async with flockwise.runtime.RealAgent(paths[0]) as agent:
                 await releases(agent, UPDATES)
                 agent.add_data(*samples(5, FIRST))
                 await releases(agent, UPDATES + 1)
                 assert "how many samples arrive, and when" in agent.guarantee
-            async with flockwise.net.RealAgent(paths[0]) as agent:
+            async with flockwise.runtime.RealAgent(paths[0]) as agent:
                 await releases(agent, 2 * UPDATES)
                 agent.add_data(*samples(1, FIRST + 5))
                 await releases(agent, 3 * UPDATES)

@@ -13,21 +13,21 @@ from tests.network.world import MemoryWorld
 
 from flockwise.data import Samples
 from flockwise.data.samples import joined
+from flockwise.deploy.folder import OwnBudget
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.errors import DataError, LedgerError, PrivacyError
 from flockwise.graph import complete_graph
-from flockwise.net.durable import BatchLedgers
-from flockwise.net.folder import OwnBudget
 from flockwise.net.outbox import Outbox
-from flockwise.net.own_model import checked_samples
-from flockwise.net.settings import NetworkSettings
 from flockwise.net.store import FileStore, Sent
-from flockwise.net.testing import AgentMemory, define_agents
 from flockwise.net.wire import open_signed
 from flockwise.objective import Logistic, Objective, Quadratic
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.gate import Rows
 from flockwise.privacy.messages import decode
 from flockwise.privacy.noise import SecureNoise
+from flockwise.runtime.durable import BatchLedgers
+from flockwise.runtime.own_model import checked_samples
+from flockwise.runtime.testing import AgentMemory, define_agents
 
 BUDGET = Budget(1.0, 1e-4)
 CLIP = 0.7

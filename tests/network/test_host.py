@@ -5,12 +5,15 @@ import json
 import logging
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +22,19 @@ from tests.network.hosts import NETWORK, until
 from tests.network.processes import Processes, RealNetwork
 from tests.network.world import SAMPLES, FullDisk
 
+from flockwise.deploy.settings import NetworkSettings
+from flockwise.deploy.setup import free_addresses
 from flockwise.errors import NetworkError
 from flockwise.graph import SimilarityGraph
-from flockwise.net import logs
-from flockwise.net.host import Host
-from flockwise.net.logs import EventLog
-from flockwise.net.metrics import AgentStatus, HostStatus, MetricsServer, TrafficCounts
-from flockwise.net.settings import NetworkSettings
-from flockwise.net.setup import free_addresses
-from flockwise.net.testing import AgentMemory, MemoryNetwork, Participant, SimulatedNoise, define_agents
-from flockwise.net.time import PoissonClock, RealTime
+from flockwise.net.time import SECOND, PoissonClock, RealTime
+from flockwise.net.transport import TrafficCounts
 from flockwise.objective import Objective, Quadratic
+from flockwise.runtime import descriptors, logs, metrics
+from flockwise.runtime.host import Host
+from flockwise.runtime.logs import EventLog
+from flockwise.runtime.metrics import AgentStatus, HostStatus, MetricsServer
+from flockwise.runtime.phases import Phase
+from flockwise.runtime.testing import AgentMemory, MemoryNetwork, Participant, SimulatedNoise, define_agents
 
 NAMES: tuple[str, ...] = ("anna", "ben", "carl")
 RATE = 50.0
@@ -57,7 +62,7 @@ class MemoryLink(MemoryNetwork):
 
     def __init__(self):
         super().__init__(DeliveredSoon(self.deliver))
-        self.traffic, self.strangers = TrafficCounts(), 0
+        self.traffic, self.strangers, self.door = TrafficCounts(), 0, "open"
         self.refreshes, self.is_closed, self.known = 0, False, set()
 
     def dropped(self, agent):
@@ -65,6 +70,9 @@ class MemoryLink(MemoryNetwork):
 
     def learn(self, places):
         self.known |= {place.name for place in places}
+
+    def listen_at(self, address):
+        raise AssertionError("no agent has moved")
 
     async def refresh(self):
         self.refreshes += 1
@@ -249,7 +257,7 @@ def test_a_newer_roster_is_put_into_effect_and_an_older_one_is_not(tmp_path, mak
 
 
 def test_rosters_are_looked_for_while_it_runs(tmp_path, make_host, monkeypatch):
-    monkeypatch.setattr("flockwise.net.host.ROSTER_PERIOD", 0.02)
+    monkeypatch.setattr("flockwise.runtime.host.ROSTER_PERIOD", 0.02)
     offered = [rosters(PATH, version=1)]
 
     async def main():
@@ -294,7 +302,7 @@ def test_files_of_an_agent_are_closed_even_if_closing_another_agent_fails(tmp_pa
 
 
 def test_a_link_that_could_not_be_opened_again_is_tried_again(tmp_path, make_host, monkeypatch):
-    monkeypatch.setattr("flockwise.net.host.ROSTER_PERIOD", 0.02)
+    monkeypatch.setattr("flockwise.runtime.host.ROSTER_PERIOD", 0.02)
     failures = [NetworkError("the port is taken")] * 3
 
     async def main():
@@ -314,7 +322,74 @@ def test_a_link_that_could_not_be_opened_again_is_tried_again(tmp_path, make_hos
 
     run(main)
     names = [event["event"] for event in events(tmp_path)]
-    assert names.count("roster not in effect") == 3
+    assert names.count("link not opened") == 3
+
+
+def test_status_says_what_was_left_out_and_who_comes_and_goes(make_host):
+    async def main():
+        host, nodes = make_host()
+        async with host:
+            anna = nodes["anna"]
+            await until(lambda: anna.greeted_by == ["ben"])
+            anna.on_presence("ben", True)
+            anna.on_presence("ben", False)
+            anna.on_presence("ben", True)
+            await until(lambda: anna.agent.updates > 0)
+            anna.agent.next_tick -= 4 * SECOND
+            updates = anna.agent.updates
+            host.look_at("anna")
+            await until(lambda: anna.agent.updates > updates)
+            return host.take_status().agents[0]
+
+    status = run(main)
+    assert status.flapping == 1
+    assert "flapping" not in status.dropped
+    assert 2 * RATE <= status.ticks_skipped <= 4 * RATE
+
+
+def test_a_change_of_phase_that_cannot_be_takes_the_agent_out(tmp_path, make_host):
+    async def main():
+        host, _ = make_host()
+        async with host:
+            host._agents["anna"].phase = Phase.SILENT  # and it is not: something in it is broken
+            status = host.take_status().agents
+            return [agent.phase for agent in status]
+
+    anna, *others = run(main)
+    assert anna is Phase.FAILED
+    assert Phase.FAILED not in others
+    assert "went from 'silent'" in (tmp_path / "log.jsonl").read_text()
+
+
+def test_agents_are_opened_again_and_links_too_while_rosters_cannot_be_read(tmp_path, make_host, monkeypatch):
+    monkeypatch.setattr("flockwise.runtime.host.ROSTER_PERIOD", 0.02)
+    monkeypatch.setattr("flockwise.runtime.host.REOPEN_AFTER", 0)
+    disk, reopened = FullDisk(), []
+
+    def newer_rosters():
+        raise OSError(5, "the disk is broken")
+
+    def reopen(name):
+        if disk.is_full:
+            raise OSError(28, "no space left on device")
+        reopened.append(name)
+        resources = AgentMemory(name).resources(host.link, RealTime(), SimulatedNoise(0, 0))
+        return Participant(definitions(PATH)[name], resources)
+
+    async def main():
+        async with host:
+            await until(lambda: host.take_status().agents[0].updates > 0)
+            disk.is_full = True
+            await until(lambda: "agent not opened again" in (tmp_path / "log.jsonl").read_text())
+            assert not reopened
+            refreshes, disk.is_full = host.link.refreshes, False
+            await until(lambda: reopened == ["ben"])
+            await until(lambda: host.take_status().agents[1].updates > 0)
+            await until(lambda: host.link.refreshes > refreshes)
+            assert {one.node.obstacle for one in host.participants} == {None}
+
+    host, _ = make_host(stores={"ben": disk}, newer_rosters=newer_rosters, reopen=reopen)
+    run(main)
 
 
 class TestLogs:
@@ -353,12 +428,15 @@ class TestMetrics:
         1,
         0.0,
         (
-            AgentStatus("anna", 7, 6, 0.5, 1.0, 3, {"replayed": 2}, 1.5),
+            AgentStatus(
+                "anna", 7, 6, 0.5, 1.0, 3, {"replayed": 2}, 1.5, ticks_skipped=8, late_s=0.5, flapping=9
+            ),
             AgentStatus("ben", 1, 1, None, None, 0, {}, None, "ledger"),
         ),
         {"bytes_in": 10},
         refused=4,
         strangers=5,
+        door="shut",
     )
 
     @staticmethod
@@ -376,10 +454,39 @@ class TestMetrics:
         assert values['flockwise_updates_total{agent="anna"}'] == "7.0"
         assert values['flockwise_epsilon_spent{agent="anna"}'] == "0.5"
         assert values['flockwise_dropped_total{agent="anna",reason="replayed"}'] == "2.0"
+        assert values['flockwise_ticks_skipped_total{agent="anna"}'] == "8.0"
+        assert values['flockwise_late_seconds{agent="anna"}'] == "0.5"
+        assert values['flockwise_flapping_total{agent="anna"}'] == "9.0"
         assert values['flockwise_silenced{agent="ben"}'] == "1.0"
         assert 'flockwise_epsilon_spent{agent="ben"}' not in values
         assert values["flockwise_refused_connections_total"] == "4.0"
         assert values["flockwise_stranger_links_total"] == "5.0"
+        assert values["flockwise_door_open"] == "0.0"
+
+    def test_idle_connections_take_few_threads_and_metrics_are_read_again_when_they_have_gone(
+        self, monkeypatch
+    ):
+        monkeypatch.setattr(metrics._Handler, "timeout", 1.0)
+        server = MetricsServer(lambda: self.STATUS)
+        before = threading.active_count()
+        try:
+            with ExitStack() as idle:
+                for _ in range(100):
+                    idle.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+                assert threading.active_count() - before <= metrics.MOST_READERS
+                # Those in front are closed after their time, although their owners hold them open.
+                assert self.read_soon(server.port)
+        finally:
+            server.close()
+
+    @classmethod
+    def read_soon(cls, port):
+        for _ in range(100):
+            try:
+                return cls.read(port)
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError("the metrics stay out of reach")
 
     def test_there_is_nothing_to_tell_before_the_first_status(self):
         server = MetricsServer(lambda: None)
@@ -451,7 +558,7 @@ class TestProcesses:
         code = (
             "import asyncio, sys\n"
             "from flockwise.cli import main\n"
-            "from flockwise.net.host import Host\n"
+            "from flockwise.runtime.host import Host\n"
             f"def fail(): raise ZeroDivisionError({secret!r})\n"
             "async def run(self):\n"
             "    asyncio.get_running_loop().call_soon(fail)\n"
@@ -474,3 +581,13 @@ class TestProcesses:
         (event,) = [json.loads(line) for line in log.splitlines() if "unexpected error" in line]
         assert (event["error"], event["place"]) == ("ZeroDivisionError", "<string>:4")
         assert secret not in done.stdout + done.stderr + log
+
+
+def test_a_process_takes_all_descriptors_that_it_may_and_says_if_they_are_too_few(monkeypatch):
+    limits, taken = [1024, 4096], []
+    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda what: tuple(limits))
+    monkeypatch.setattr(descriptors.resource, "setrlimit", lambda what, new: taken.append(new))
+    descriptors.reserve_descriptors(n_agents=20)
+    assert taken == [(4096, 4096)]
+    with pytest.raises(NetworkError, match=r"may open 4,096 files .* for 1,000 agents; raise the limit"):
+        descriptors.reserve_descriptors(n_agents=1000)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import socket
+import sys
+from asyncio.subprocess import PIPE
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,17 +26,34 @@ from tests.network.processes import DIMENSION, TOLERANCE, Processes, RealNetwork
 from tests.network.signers import Signer
 from tests.network.world import Recorder
 
-import flockwise.net
-from flockwise.net.folder import AgentFolder
-from flockwise.net.identity import Authority, TlsFiles
-from flockwise.net.setup import free_addresses
+import flockwise.runtime
+from flockwise.deploy.folder import AgentFolder
+from flockwise.deploy.identity import Authority, tls_files
+from flockwise.deploy.setup import free_addresses
 from flockwise.net.wire import FRAME
-from flockwise.net.zenoh_link import SHARE
-from flockwise.net.zenoh_settings import KeyExpressions
+from flockwise.net.zenoh import presence
+from flockwise.net.zenoh.access import MOST_STRANGE_LINKS, KeyExpressions
+from flockwise.net.zenoh.door import MOST_WAITING, Door, Openness
+from flockwise.net.zenoh.link import SHARE
 from flockwise.privacy.messages import HEADER, MAGIC
 
 HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
 EDGES = [("anna", "ada"), ("anna", "ben"), ("ben", "carl"), ("ada", "carl")]
+# Connects as often as it can, says how often that was, and holds all of it without a word.
+CROWD_SIZE = 1500
+CROWD = f"""
+import resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, ({CROWD_SIZE} + 100,) * 2)
+host, port = sys.argv[1].split(":")
+held = []
+try:
+    while len(held) < {CROWD_SIZE}:
+        held.append(socket.create_connection((host, int(port)), 2, (sys.argv[2], 0)))
+except TimeoutError:
+    pass
+print(len(held), flush=True)
+sys.stdin.read()
+"""
 QUIET = 0.3  # seconds: what has not come by then is taken not to come
 GIGABYTE = 2**30
 
@@ -67,7 +88,7 @@ async def shout(address):
 def test_a_connection_without_a_certificate_of_the_network_is_counted_and_changes_nothing(tmp_path):
     """Real processes; at the end every agent holds the last models of its neighbors and of nobody else."""
     network = RealNetwork(tmp_path / "net", free_addresses("127.0.0.1", 3), tick_rate=100.0)
-    ours = TlsFiles.of(network.path("agent0") / "identity").authority
+    ours = tls_files(network.path("agent0") / "identity").authority
     theirs = LoopbackHosts(tmp_path / "theirs", {"agent1": ["agent1"]}, authority=Authority.new(NETWORK))
     address = json.loads((network.folder / "authority" / "network.json").read_text())["addresses"][0]
     tries = {
@@ -182,6 +203,85 @@ class TestEnemies:
 
         assert run(main) == ([], {"ada", "ben"}, [])
 
+    @pytest.mark.network
+    @pytest.mark.parametrize("source", ["127.0.0.9", "127.0.0.1"])
+    def test_idle_connections_shut_the_door_and_neighbors_come_in_all_the_same(self, tmp_path, source):
+        """They have no certificate and say nothing. More would wait than the process has descriptors.
+
+        Those from elsewhere do not keep neighbors out. Those from a neighbor's own address do, for a while;
+        but the host dials the neighbor itself.
+        """
+        is_elsewhere = source == "127.0.0.9"
+
+        async def main():
+            world = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben"]})
+            link, anna, events = world.link("north"), Recorder(), []
+            link._log = lambda event, **fields: events.append(fields.get("text"))
+            if is_elsewhere:  # the north cannot dial the east: nobody listens where it looks
+                link.learn([replace(world.places[1], address="127.0.0.1:1")])
+            link.attach("anna", anna, ["ben"])
+            await link.refresh()
+            before = len(os.listdir("/proc/self/fd"))
+            crowd = Path(tmp_path / "crowd.py")
+            crowd.write_text(CROWD)
+            attack = await asyncio.create_subprocess_exec(
+                sys.executable, crowd, world.addresses["north"], source, stdin=PIPE, stdout=PIPE
+            )
+            late, ben = world.link("east"), Recorder()
+            late.attach("ben", ben, ["anna"])
+            try:
+                assert attack.stdout is not None
+                inside = int(await attack.stdout.readline())
+                assert MOST_WAITING // 2 < inside < CROWD_SIZE / 2, "the kernel lets no more in"
+                assert len(os.listdir("/proc/self/fd")) < before + CROWD_SIZE / 2
+                assert "open" not in events
+                assert link.door == ("open to neighbors" if is_elsewhere else "shut")
+                assert not is_elsewhere or "shut" not in events, (
+                    "a crowd from elsewhere shuts no neighbor out"
+                )
+                await late.refresh()
+                await until(lambda: "ben" in anna.up(), 30)
+                assert not is_elsewhere or "open" not in events, "it came in while others could not"
+                await until(lambda: "open" in events, 40)
+            finally:
+                attack.terminate()
+                await attack.wait()
+                await late.close()
+                await link.close()
+
+        run(main)
+
+    def test_a_door_whose_listener_cannot_be_found_stays_open(self):
+        (nowhere,) = free_addresses("127.0.0.1", 1)
+        door = Door(nowhere, [], list, print)
+        door.look()
+        assert door.openness is Openness.OPEN
+        door.close()
+
+    @pytest.mark.network
+    def test_a_stranger_with_a_certificate_cannot_take_the_places_of_neighbors(self, tmp_path):
+        async def main():
+            world = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben"], "stranger": ["eve"]})
+            link, anna = world.link("north"), Recorder()
+            link.attach("anna", anna, ["ben"])
+            await link.refresh()
+            places = session_of(link).settings["transport"]["unicast"]["max_sessions"]
+            async with AsyncExitStack() as enemies:
+                for _ in range(places + 4):
+                    files, target = world.files("stranger"), world.addresses["north"]
+                    await enemies.enter_async_context(enemy(files, files.authority, target))
+                await until(lambda: link.strangers >= places, 30)
+                info = session_of(link)._session.info
+                await until(lambda: len(info.links()) <= 2 * MOST_STRANGE_LINKS)
+                late, ben = world.link("east"), Recorder()
+                late.attach("ben", ben, ["anna"])
+                await late.refresh()
+                await until(lambda: "anna" in ben.up(), 30)
+                await late.close()
+            await link.close()
+
+        run(main)
+
     def test_a_neighboring_host_cannot_speak_under_another_hosts_name(self, tmp_path):
         async def main():
             world = LoopbackHosts(tmp_path, HOSTS)
@@ -206,6 +306,47 @@ class TestEnemies:
                 return agents["anna"].heard()
 
         assert [event[-1] for event in run(main)] == [b"an honest word"]
+
+    def test_a_neighbor_that_floods_signs_of_presence_and_leaves_is_gone(self, tmp_path):
+        async def main():
+            world = LoopbackHosts(tmp_path, HOSTS)
+            async with world.running(EDGES) as (links, agents):
+                await links["south"].close()
+                async with enemy(
+                    world.files("south"), world.files("north").authority, world.addresses["north"]
+                ) as session:
+                    await until(lambda: len(session.info.peers_zid()) == 1)
+                    keys = keys_of("south")
+                    tokens = [
+                        session.liveliness().declare_token(keys.alive("carl", f"{k:016x}"))
+                        for k in range(1200)
+                    ]
+                    await until(lambda: "carl" in agents["ada"].up())
+                    held = len(links["north"]._remote._tokens["carl"])
+                    del tokens
+                await until(lambda: "carl" not in agents["ada"].up())
+                return held, agents["anna"].up()
+
+        held, others = run(main)
+        assert held <= presence.MOST_SESSIONS
+        assert others == {"ada", "ben"}
+
+    def test_a_neighbor_that_speaks_without_a_sign_of_presence_is_gone_with_its_link(self, tmp_path):
+        async def main():
+            world = LoopbackHosts(tmp_path, HOSTS)
+            async with world.running(EDGES) as (links, agents):
+                await links["south"].close()
+                await until(lambda: "carl" not in agents["ada"].up())
+                links["north"]._remote._gone_at.clear()  # as if it had left long ago
+                async with enemy(
+                    world.files("south"), world.files("north").authority, world.addresses["north"]
+                ) as session:
+                    await until(lambda: len(session.info.peers_zid()) == 1)
+                    session.put(keys_of("south").greeting("carl", "ada"), b"I am here")
+                    await until(lambda: "carl" in agents["ada"].up())
+                await until(lambda: "carl" not in agents["ada"].up())
+
+        run(main)
 
     def test_a_neighboring_host_that_speaks_for_an_agent_of_another_one_is_counted(self, tmp_path):
         async def main():
@@ -389,10 +530,10 @@ class Outcome:
 async def beside_a_liar(folder):
     """Two honest agents, in this process but over real links, and a third that has said 1 and 2."""
     network = RealNetwork(folder, free_addresses("127.0.0.1", 3), tick_rate=100.0)
-    files = TlsFiles.of(network.path("agent2") / "identity")
+    files = tls_files(network.path("agent2") / "identity")
     async with (
-        flockwise.net.RealAgent(network.path("agent0")) as victim,
-        flockwise.net.RealAgent(network.path("agent1")) as other,
+        flockwise.runtime.RealAgent(network.path("agent0")) as victim,
+        flockwise.runtime.RealAgent(network.path("agent1")) as other,
     ):
         await until(lambda: victim.status.neighbors_up == other.status.neighbors_up == 1)
         async with AsyncExitStack() as links:

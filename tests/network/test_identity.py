@@ -16,9 +16,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from flockwise.errors import IdentityError, MissingExtra, NetworkError
-from flockwise.net import keyfiles
-from flockwise.net.certificates import (
+from flockwise.deploy import keyfiles
+from flockwise.deploy.certificates import (
     Subject,
     certificate_from_pem,
     certificate_to_pem,
@@ -26,19 +25,21 @@ from flockwise.net.certificates import (
     key_to_pem,
     new_tls_key,
 )
-from flockwise.net.identity import (
+from flockwise.deploy.identity import (
     Authority,
     Identity,
     Keys,
     Request,
-    TlsFiles,
     Trust,
     enroll,
     key_text,
     read_signing_key,
+    tls_files,
 )
+from flockwise.errors import IdentityError, MissingExtra, NetworkError
 from flockwise.net.names import check_name, split_address
 from flockwise.net.signing import new_signing_key, public_key_of
+from flockwise.net.zenoh.access import TlsFiles
 
 HERE = "127.0.0.1:7447"
 SECONDS = 10
@@ -60,7 +61,7 @@ def other_authority():
 
 def saved(folder, identity):
     identity.save(folder)
-    return TlsFiles.of(folder)
+    return tls_files(folder)
 
 
 def context(purpose, files, certificate=True):
@@ -164,7 +165,7 @@ def test_a_host_whose_time_is_over_is_refused(authority, tmp_path):
     files.certificate.write_bytes(expired)
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
         meet(files, files)
-    with pytest.raises(IdentityError, match="enroll the host again"):
+    with pytest.raises(IdentityError, match="flockwise network renew"):
         Identity.read(tmp_path / "one")
 
 
@@ -544,8 +545,8 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
     for module in (
         "flockwise.net.wire",
         "flockwise.net.signing",
-        "flockwise.net.identity",
-        "flockwise.net.certificates",
+        "flockwise.deploy.identity",
+        "flockwise.deploy.certificates",
     ):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
@@ -553,4 +554,4 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
     with pytest.raises(MissingExtra, match=r"pip install 'flockwise\[net\]'"):
         importlib.import_module("flockwise.net.wire")
     with pytest.raises(MissingExtra, match=r"pip install 'flockwise\[net\]'"):
-        importlib.import_module("flockwise.net.identity")
+        importlib.import_module("flockwise.deploy.identity")

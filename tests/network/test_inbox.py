@@ -4,7 +4,7 @@ import asyncio
 import threading
 from unittest.mock import Mock
 
-from flockwise.net.inbox import AT_A_STRETCH, Inbox
+from flockwise.net.zenoh.inbox import AT_A_STRETCH, Inbox
 
 
 def run(main):

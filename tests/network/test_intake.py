@@ -308,7 +308,7 @@ def hello(weight=WEIGHT, version=1, mine=None, yours=None):
 def test_a_greeting_brings_the_last_model_and_shows_the_own():
     entrance = intake()
     mine, yours = BO.model(7, HERE), ME.model(3, HERE)
-    greeting = entrance.greeting("bo", hello(version=2, mine=mine, yours=yours))
+    greeting = entrance.greeting("bo", hello(mine=mine, yours=yours))
     assert greeting is not None
     assert isinstance(greeting.mine, Message)
     assert greeting.agrees
@@ -375,6 +375,22 @@ def test_a_neighbor_with_another_weight_is_not_heard_until_it_agrees(weight):
     settled = entrance.greeting("bo", hello(mine=mine))
     assert settled is not None
     assert settled.mine is not None
+    assert entrance.message("bo", BO.model(8, HERE)) is not None
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_a_neighbor_with_other_settings_is_not_heard_until_it_agrees(version):
+    entrance = intake(settings_version=2)
+    mine, yours = BO.model(7, HERE), ME.model(3, HERE)
+    greeting = entrance.greeting("bo", hello(version=version, mine=mine, yours=yours))
+    assert greeting is not None
+    assert (greeting.agrees, greeting.mine, greeting.yours) == (False, None, Sent(3, yours))
+    assert_dropped(entrance, "wrong_settings", "bo", mine)
+    assert entrance.dropped == {"wrong_settings": 2}
+    # A new weight is not what they disagree about.
+    entrance.set_neighbors({"bo": NeighborKey(BO.public_key, 0.75)})
+    assert_dropped(entrance, "wrong_settings", "bo", mine)
+    assert entrance.greeting("bo", hello(0.75, version=2)) is not None
     assert entrance.message("bo", BO.model(8, HERE)) is not None
 
 

@@ -4,7 +4,7 @@ from collections import deque
 
 from tests.network.world import Recorder
 
-from flockwise.net.testing import MemoryNetwork, Packet
+from flockwise.runtime.testing import MemoryNetwork, Packet
 
 
 def network_of(**neighbors):

@@ -17,6 +17,8 @@ from tests.network.world import (
 )
 from tests.support import random_problem
 
+from flockwise.deploy.folder import OwnBudget
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.engine import Conditions
 from flockwise.engine.base import RunSettings
 from flockwise.engine.reference import SimulatedClock
@@ -24,15 +26,13 @@ from flockwise.engine.reference.descent import ReferenceDescent
 from flockwise.errors import LedgerError, NetworkError, PrivacyError
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, PrivateUpdates
-from flockwise.net.folder import OwnBudget
-from flockwise.net.node import GREETING_GAP, GREETING_PERIOD, PATIENCE, WRITING_GAP
-from flockwise.net.settings import NetworkSettings
-from flockwise.net.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
+from flockwise.net.node import GREETING_GAP, GREETING_PERIOD, PATIENCE, STEADY, WRITING_GAP
 from flockwise.net.time import SECOND, PoissonClock, RealTime
 from flockwise.net.wire import Greeting, PrivacyLabel, greet, open_greeting, open_signed
 from flockwise.objective import Objective, Problem, Quadratic
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.messages import decode
+from flockwise.runtime.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
 
 UPDATES = 5
 BUDGET = OwnBudget(epsilon=1.0, delta=1e-3, updates=UPDATES, clip=1.0)
@@ -91,7 +91,7 @@ class AnnaAlone(MemoryWorld):
         return Signer(sender).model(number, values, privacy=self.label)
 
     def greeting(self, weight, mine=None, yours=None):
-        return greet(Greeting(weight, 0, mine, yours))
+        return greet(Greeting(weight, 1, mine, yours))
 
     def among_all(self):
         for name, neighbor in self.agent.neighbors.items():
@@ -320,6 +320,74 @@ def test_a_connected_neighbor_that_stays_silent_is_waited_for_only_so_long():
     assert anna.ledger.consumed > 0
 
 
+def test_a_neighbor_that_comes_and_goes_without_a_greeting_holds_up_releases_only_once():
+    anna = AnnaAlone(private=True)
+    anna.meet("ben", 1.0)
+    spent = []
+    for _ in range(4):
+        anna.node.on_presence("carl", True)
+        anna.run(3)
+        anna.node.on_presence("carl", False)
+        spent.append(anna.ledger.consumed)
+    assert spent == [0, 2, UPDATES, UPDATES]
+    assert anna.node.flaps == 3
+
+
+def test_a_neighbor_that_greets_and_leaves_again_and_again_uses_up_its_patience():
+    anna = AnnaAlone(private=True)
+    anna.meet("ben", 1.0)
+    for _ in range(12):
+        anna.meet("carl", 2.0)
+        anna.node.on_presence("carl", False)
+        anna.node.on_presence("carl", True)
+        anna.run(1)
+    assert anna.ledger.consumed == UPDATES
+
+
+def test_a_neighbor_that_changes_its_mind_about_the_weight_holds_up_nothing():
+    """It agrees and disagrees in turn, and never leaves."""
+    anna = AnnaAlone(private=True)
+    anna.among_all()
+    before = anna.ledger.consumed
+    for turn in range(6):
+        anna.node.on_greeting("carl", anna.greeting(2.0 + turn % 2))
+        anna.run(1)
+    assert anna.ledger.consumed == before + min(6, UPDATES)
+    assert anna.node.intake.dropped["weight"] == 3
+
+
+def test_a_storm_of_greetings_is_answered_once_a_second():
+    anna = AnnaAlone(private=True)
+    anna.among_all()
+    anna.transport.greetings.clear()
+    for _ in range(2000):
+        anna.node.on_greeting("carl", anna.greeting(2.0))
+        anna.time.move_to(anna.time.now() + SECOND // 1000)
+    assert 1 <= sum(receiver == "carl" for receiver, _ in anna.transport.greetings) <= 3
+    assert anna.node.intake.dropped["flooded"] > 0
+
+
+def test_a_neighbor_that_has_stayed_for_a_while_is_waited_for_when_it_comes_back():
+    """It may have met another copy of the agent meanwhile, and know of a later release."""
+    anna = AnnaAlone(private=True)
+    anna.node.on_presence("carl", True)
+    anna.run(PATIENCE / SECOND)
+    anna.meet("carl", 2.0)
+    anna.node.on_presence("carl", False)
+    anna.meet("carl", 2.0)
+    before = anna.ledger.consumed
+    anna.agent.next_tick = None  # the budget is for later
+    anna.run(STEADY / SECOND)
+    anna.node.on_presence("carl", False)
+    anna.agent.next_tick = anna.time.now() + SECOND
+    anna.meet("ben", 1.0)
+    anna.node.on_presence("carl", True)
+    anna.run(3)
+    assert anna.ledger.consumed == before
+    anna.run(3)
+    assert anna.ledger.consumed > before
+
+
 def test_a_private_agent_needs_the_greeting_of_at_least_one_neighbor():
     anna = AnnaAlone(private=True)
     anna.node.on_presence("carl", True)
@@ -434,7 +502,7 @@ def test_an_answer_to_a_greeting_is_not_answered():
     for is_answer, answers in ((True, 0), (False, 1)):
         anna.run(2 * GREETING_GAP / SECOND)
         before = len(anna.transport.greetings)
-        anna.node.on_greeting("ben", greet(Greeting(1.0, 0, None, None, is_answer)))
+        anna.node.on_greeting("ben", greet(Greeting(1.0, 1, None, None, is_answer)))
         assert len(anna.transport.greetings) == before + answers
     assert anna.transport.greetings[-1][1].is_answer
 
@@ -479,7 +547,18 @@ def test_a_newer_roster_removes_and_adds_neighbors():
     assert anna.store.load().received.keys() == {"carl"}
     anna.node.on_published("ben", anna.model("ben", 2, [1, 1]))
     assert anna.node.intake.dropped["unknown_sender"] == 1
-    assert anna.transport.greetings[-1][1].version == 2
+
+
+def test_a_roster_that_was_replaced_is_refused_at_the_next_start():
+    """It may name an agent that has been removed since."""
+    anna = AnnaAlone()
+    newer = around_anna(weights={"ben": 1.0}, version=3)["anna"].neighborhood
+    anna.node.set_neighbors(newer.keys(), newer.version)
+    anna.kill("anna")
+    with pytest.raises(
+        NetworkError, match="agent 'anna': its roster has version 1, and version 3 was in force"
+    ):
+        AnnaAlone(memory=anna.memory("anna"))
 
 
 def test_a_neighbor_that_left_while_the_agent_was_down_is_forgotten():
@@ -536,6 +615,17 @@ def test_received_models_are_written_together():
 
 
 # Time
+
+
+def test_updates_that_a_late_machine_leaves_out_are_counted():
+    anna = AnnaAlone().among_all()
+    anna.run(1.5)
+    assert anna.node.skipped_time == 0
+    due = anna.agent.next_tick
+    assert due is not None
+    anna.node.tick(due + 11 * SECOND)
+    assert anna.node.skipped_time == 10 * SECOND
+    assert anna.agent.next_tick == due + 11 * SECOND
 
 
 def test_a_poisson_clock_ticks_at_its_rate_and_ends():

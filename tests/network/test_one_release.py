@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,10 @@ from flockwise import linear_classification
 from flockwise.cli.members import members_of
 from flockwise.config import Config, build
 from flockwise.data import Samples
+from flockwise.deploy.folder import OwnBudget, write_samples
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.errors import ConfigError, NetworkError
-from flockwise.net.folder import OwnBudget, write_samples
-from flockwise.net.own_model import problem_of_one
-from flockwise.net.releases import public_side
-from flockwise.net.settings import NetworkSettings
+from flockwise.method import Local
 from flockwise.net.signing import Verifier
 from flockwise.net.time import SECOND
 from flockwise.objective import Objective
@@ -29,6 +29,8 @@ from flockwise.privacy.tracked import OWN, origin_of
 from flockwise.protocol import LowPassProtocol, PropagationProtocol
 from flockwise.release import PointMean
 from flockwise.release.finish import finish_along_directions
+from flockwise.runtime.own_model import problem_of_one
+from flockwise.runtime.releases import public_side
 from flockwise.solve import solve_local_models
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "network-lowpass.toml"
@@ -60,7 +62,7 @@ class Home(FolderWorld):
         return self[agent].node
 
     def run_to_the_end(self):
-        self.run_until(lambda: all(node.is_over for node in self.nodes.values()))
+        self.run_until(lambda: all(node.role.is_over for node in self.nodes.values()))
 
     def expected(self):
         """By the simulated protocol, from what the ledgers say was released; when all agents have stopped."""
@@ -96,14 +98,14 @@ def test_agents_from_folders_end_with_the_own_models_of_the_simulated_protocol(t
     assert any(outcome is not None for outcome in expected.values())
     for agent in range(N_AGENTS):
         node, outcome = home.node(agent), expected[agent]
-        assert (node.is_over, node.releases) == (True, 0 if agent == EMPTY else 1)
+        assert (node.role.is_over, node.releases) == (True, 0 if agent == EMPTY else 1)
         np.testing.assert_array_equal(node.agent.model, released[agent])
         assert origin_of(home[agent].own_model()) == OWN
         np.testing.assert_array_equal(home[agent].own_model(), models[agent])
         if outcome is None:
-            assert node.direction is None
+            assert node.role.direction is None
             continue
-        np.testing.assert_allclose(node.direction.vector, outcome.vector, atol=1e-9)
+        np.testing.assert_allclose(node.role.direction.vector, outcome.vector, atol=1e-9)
         along = finish_along_directions(
             own_problem(home, agent), outcome.vector[None], np.array([outcome.quality])
         )[0]
@@ -137,13 +139,13 @@ def test_samples_that_come_before_the_release_are_in_it_and_later_ones_are_not(t
     assert gates.consumed == 1
     (ledger,) = gates.ledgers
     assert ledger.entries[0].event.sensitivity == pytest.approx(2 / (len(home.samples[0].targets) + 1))
-    before, direction = home[0].own_model(), home.node(0).direction
+    before, direction = home[0].own_model(), home.node(0).role.direction
     sent = home.node(0).sent
     home[0].add_data(np.tile(more[0], (30, 1)), np.full(30, -1.0))
     assert np.abs(home[0].own_model() - before).max() > 1e-3
     home.time.move_to(home.time.now() + 100 * SECOND)
     home.node(0).tick(home.time.now())
-    assert (gates.consumed, home.node(0).sent, home.node(0).direction) == (1, sent, direction)
+    assert (gates.consumed, home.node(0).sent, home.node(0).role.direction) == (1, sent, direction)
     home.stop()
 
 
@@ -154,14 +156,14 @@ def test_other_samples_after_the_release_change_no_relay(tmp_path, method):
     home.start()
     home.run_until(lambda: all(node.releases == 1 for agent, node in home.nodes.items() if agent != EMPTY))
     home.network.deliver_all(300)
-    assert not home.node(2).is_over
-    assert home.node(2).rounds > 5
+    assert not home.node(2).role.is_over
+    assert home.node(2).role.rounds > 5
     home.stop(2)
     features, targets = home.samples[2]
     write_samples(home.path(2) / "data.npz", Samples(-3 * features + 1, -targets))
     home.start(2)
     home.run_to_the_end()
-    found = {agent: node.direction for agent, node in home.nodes.items()}
+    found = {agent: node.role.direction for agent, node in home.nodes.items()}
     assert not any(node.intake.dropped for node in home.nodes.values())
     home.stop()
     for agent, outcome in home.expected().items():
@@ -185,7 +187,7 @@ def test_an_agent_whose_ledger_is_an_old_copy_takes_no_part(tmp_path):
     assert home.node(1).obstacle == "behind"
     home.time.move_to(home.time.now() + 100 * SECOND)
     home.node(1).tick(home.time.now())
-    assert (home.node(1).releases, home.node(1).rounds) == (0, 0)
+    assert (home.node(1).releases, home.node(1).role.rounds) == (0, 0)
     np.testing.assert_allclose(home[1].own_model(), solve_local_models(own_problem(home, 1))[0], atol=1e-6)
     home.stop()
 
@@ -228,6 +230,15 @@ def test_a_configuration_makes_members_of_one_release(method, protocol):
     for member in members:
         assert member.privacy is not None
         assert (member.privacy.epsilon, member.privacy.updates, member.privacy.clip) == (1.0, 1, None)
+
+
+def test_a_plan_for_a_method_that_real_agents_do_not_run_asks_for_a_name():
+    config = tomllib.loads(EXAMPLE.read_text())
+    del config["method"], config["objective"]["tradeoff"]
+    made = configured({"name": "lowpass"})
+    planned = replace(made, method=Local(), config=Config.parse(config))
+    with pytest.raises(ConfigError, match=r"\[method\]: missing, and the plan chose \"local\""):
+        members_of(planned)
 
 
 def test_a_configuration_with_a_statistic_that_real_agents_do_not_release_is_refused():

@@ -10,15 +10,15 @@ import pytest
 from tests.network.world import FolderWorld, MemoryWorld, make_folders, named
 
 from flockwise.data import Samples
+from flockwise.deploy.folder import AgentFolder, NoBudget, OwnBudget
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.errors import NetworkError, PrivacyError
 from flockwise.graph import complete_graph
-from flockwise.net.folder import AgentFolder, NoBudget, OwnBudget
-from flockwise.net.participant import AgentDefinition, Participant
-from flockwise.net.settings import NetworkSettings
-from flockwise.net.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
 from flockwise.objective import Objective
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.noise import SecureNoise
+from flockwise.runtime.participant import AgentDefinition, Participant
+from flockwise.runtime.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "network.md"
 SAMPLES = [Samples(np.array([[0.5, 0.5], [0.1, -0.7]]), np.array([1.0, -1.0]))] * 2

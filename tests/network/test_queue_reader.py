@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from flockwise.net.zenoh_session import AT_A_STRETCH, LONGEST_PAUSE, SHORTEST_PAUSE, QueueReader
+from flockwise.net.zenoh.session import AT_A_STRETCH, LONGEST_PAUSE, SHORTEST_PAUSE, QueueReader
 
 
 class Queue(deque):

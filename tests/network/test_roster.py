@@ -10,18 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import random_weights
 
+from flockwise.deploy.identity import Authority, Keys, enroll
+from flockwise.deploy.roster import Link, check_belongs, neighborhoods, read_neighborhood, sign_neighborhood
 from flockwise.errors import IdentityError, NetworkError
 from flockwise.graph import SimilarityGraph
-from flockwise.net.identity import Authority, Keys, enroll
 from flockwise.net.intake import NeighborKey
-from flockwise.net.roster import (
-    Link,
-    Place,
-    check_belongs,
-    neighborhoods,
-    read_neighborhood,
-    sign_neighborhood,
-)
+from flockwise.net.transport import Place
 
 AUTHORITY = Authority.new("meadow")
 TRUST = AUTHORITY.trust

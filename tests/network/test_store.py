@@ -10,7 +10,7 @@ import pytest
 from flockwise.data import Samples
 from flockwise.errors import NetworkError
 from flockwise.net.store import NAME, FileStore, Sent
-from flockwise.net.testing import MemoryStore
+from flockwise.runtime.testing import MemoryStore
 
 BATCH = Samples(np.arange(6.0).reshape(3, 2), np.array([1.0, -1.0, 1.0]))
 

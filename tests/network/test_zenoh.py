@@ -9,11 +9,10 @@ import zenoh
 from tests.network.hosts import MAX_BYTES, LoopbackHosts, keys_of, until
 from tests.network.world import Recorder
 
+from flockwise.deploy.identity import tls_files
 from flockwise.errors import NetworkError
-from flockwise.net.identity import TlsFiles
 from flockwise.net.names import check_host
-from flockwise.net.zenoh_link import Arrival
-from flockwise.net.zenoh_settings import NeighborHost, endpoint, session_settings
+from flockwise.net.zenoh.access import NeighborHost, endpoint, session_settings
 
 HOSTS = {"north": ["anna", "ada"], "east": ["ben"], "south": ["carl"]}
 EDGES = [("anna", "ada"), ("anna", "ben"), ("ben", "carl"), ("ada", "carl")]
@@ -101,13 +100,13 @@ def test_a_new_session_gives_up_the_old_one_and_takes_the_same_port(tmp_path):
 
 
 class TestSettings:
-    FILES = TlsFiles.of
+    FILES = tls_files
 
     def settings(self, tmp_path):
         hosts = {"east": NeighborHost("10.0.0.2:7447", {"ben"}, {"anna"})}
-        return session_settings(keys_of("north"), "10.0.0.1:7447", TlsFiles.of(tmp_path), hosts, MAX_BYTES)
+        return session_settings(keys_of("north"), "10.0.0.1:7447", tls_files(tmp_path), hosts, MAX_BYTES)
 
-    def test_zenoh_accepts_them(self, tmp_path):
+    def test_zenoh_accepts_the_settings_of_an_agent(self, tmp_path):
         zenoh.Config.from_json5(json.dumps(self.settings(tmp_path)))
 
     def test_only_neighbors_are_dialled_and_nobody_is_looked_for(self, tmp_path):
@@ -167,7 +166,7 @@ def test_two_addresses_for_one_host_are_refused(tmp_path):
 
 
 def test_a_port_that_is_taken_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("flockwise.net.zenoh_settings.LISTEN_TIMEOUT_MS", 100)
+    monkeypatch.setattr("flockwise.net.zenoh.access.LISTEN_TIMEOUT_MS", 100)
 
     async def main():
         hosts = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben"]})
@@ -182,16 +181,17 @@ def test_a_port_that_is_taken_is_named(tmp_path, monkeypatch):
 
 def test_an_agent_that_speaks_after_it_left_counts_as_present_until_it_falls_silent(tmp_path, monkeypatch):
     """zenoh may miss that an agent is back, where its host opened its session anew during a partition."""
-    monkeypatch.setattr("flockwise.net.zenoh_link.ON_THE_WAY", 0.2)
-    monkeypatch.setattr("flockwise.net.zenoh_link.LONGEST_SILENCE", 0.2)
+    monkeypatch.setattr("flockwise.net.zenoh.presence.ON_THE_WAY", 0.2)
+    monkeypatch.setattr("flockwise.net.zenoh.presence.LONGEST_SILENCE", 0.2)
 
     async def main():
         hosts = LoopbackHosts(tmp_path, HOSTS)
         async with hosts.running(EDGES) as (links, agents):
             north, anna = links["north"], agents["anna"]
             await until(lambda: "ben" in anna.up())
-            for session in list(north._remote_up["ben"]):
-                north._deliver(Arrival("down", "ben", data=session))
+            for token in list(north._remote._tokens["ben"]):
+                north._remote.note("ben", token, False)
+            await until(lambda: "ben" not in anna.up())
             links["east"].publish("ben", b"on its way when ben went")
             await until(anna.heard)
             seen = ["ben" in anna.up()]

@@ -12,14 +12,17 @@ import numpy as np
 from tests.network.signers import NETWORK
 
 from flockwise.data import Samples
+from flockwise.deploy.folder import AgentFolder
+from flockwise.deploy.settings import NetworkSettings
+from flockwise.deploy.setup import Member, create_network, free_addresses
 from flockwise.errors import NetworkError
-from flockwise.net.durable import open_participant
-from flockwise.net.folder import AgentFolder
-from flockwise.net.participant import Participant
-from flockwise.net.settings import NetworkSettings
-from flockwise.net.setup import Member, create_network, free_addresses
 from flockwise.net.signing import Verifier
-from flockwise.net.testing import (
+from flockwise.net.time import SECOND, PoissonClock
+from flockwise.net.wire import PrivacyLabel
+from flockwise.objective import Problem
+from flockwise.runtime.durable import open_participant
+from flockwise.runtime.participant import Participant
+from flockwise.runtime.testing import (
     AgentMemory,
     ManualTime,
     MemoryNetwork,
@@ -29,9 +32,6 @@ from flockwise.net.testing import (
     start_agents,
     step,
 )
-from flockwise.net.time import SECOND, PoissonClock
-from flockwise.net.wire import PrivacyLabel
-from flockwise.objective import Problem
 
 SAMPLES = Samples(
     np.array([[0.5, 0.5], [0.1, -0.7], [-0.3, 0.2], [0.6, 0.0]]), np.array([1.0, -0.5, 0.3, 2.0])

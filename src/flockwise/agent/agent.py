@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.errors import BudgetSpent, PrivacyError, SimulationError
-from flockwise.method.descent import descent_update
 from flockwise.objective.local import LocalObjective, LocalUpdate
 from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.messages import Release
+from flockwise.protocol.aggregation import NeighborMean, weighted_mean
+from flockwise.protocol.descent import descent_update
 
 NEVER_HEARD = -1
 
@@ -143,6 +144,7 @@ class Agent:
         releases: Releases | None = None,
         *,
         now: int = 0,
+        neighbor_mean: NeighborMean = weighted_mean,
     ) -> None:
         self.name = name
         self.model = model if releases is None else releases.released.astype(model.dtype)
@@ -152,6 +154,7 @@ class Agent:
         self._local = local
         self._clock = clock
         self._releases = releases
+        self._mean_of = neighbor_mean
         self.prepare()
 
     def last_message(self) -> Message:
@@ -222,7 +225,7 @@ class Agent:
         return self._releases.released.astype(self.model.dtype)
 
     def _neighbor_mean(self) -> NDArray[Any]:
-        """Σ_j W_ij/D_ii·Θ_j over the neighbors heard from.
+        """Σ_j W_ij/D_ii·Θ_j over the neighbors heard from, or another mean of them.
 
         One never heard from is left out and the weights renormalized, so a missing neighbor never shrinks
         the model; with none at all, the own model stands in.
@@ -231,4 +234,4 @@ class Agent:
         if not heard:
             return self.model
         weights = np.array([weight for weight, _ in heard], self.model.dtype)
-        return weights @ np.stack([model for _, model in heard]) / weights.sum()
+        return self._mean_of(np.stack([model for _, model in heard]), weights)

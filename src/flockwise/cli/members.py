@@ -5,26 +5,40 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flockwise.config import Experiment
+from flockwise.deploy.folder import OwnBudget
+from flockwise.deploy.settings import MAGNITUDE_BOUND, NetworkSettings, magnitude_bound
+from flockwise.deploy.setup import Member, free_addresses
+from flockwise.errors import ConfigError
 from flockwise.method.base import Deployment, deployment_of
-from flockwise.net.folder import OwnBudget
-from flockwise.net.settings import NetworkSettings
-from flockwise.net.setup import Member, free_addresses
+from flockwise.net.wire import PrivacyLabel
 from flockwise.privacy.schedule import distinct_budgets
 
 
 def members_of(experiment: Experiment) -> tuple[list[Member], NetworkSettings]:
     """Every agent's samples, budget and address, and the settings that they share."""
     config, problem = experiment.config, experiment.problem
+    if config.is_planned and not hasattr(experiment.method, "deployment"):
+        raise ConfigError(
+            f'[method]: missing, and the plan chose "{experiment.method.name}", which real agents do '
+            'not run; name one that they run: "cd", "release_once" or "lowpass"'
+        )
     deployment = deployment_of(experiment.method, problem, experiment.stops.get("updates"))
     is_private = deployment.budgets is not None
+    objective = replace(problem.objective, max_samples=problem.sample_cap)
+    label: PrivacyLabel = "dp" if is_private else "none"
+    converses = deployment.protocol is not None
     settings = NetworkSettings(
-        replace(problem.objective, max_samples=problem.sample_cap),
-        privacy="dp" if is_private else "none",
+        objective,
+        label,
         updates=deployment.updates,
+        neighbors=deployment.neighbors,
         statistic=deployment.statistic,
         protocol=deployment.protocol,
+        magnitude_bound=MAGNITUDE_BOUND if converses else magnitude_bound(objective, label),
         round_timeout=config.network.round_timeout,
         not_covered=tuple(one.words for one in problem.origins if is_private and not one.is_covered),
+        feature_names=tuple(problem.population.feature_names),
+        has_intercept=problem.population.has_intercept,
     )
     listen, port = config.network.listen, config.network.port
     if port is None:

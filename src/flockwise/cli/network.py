@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json as json_text
 import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from flockwise.cli.console import RESULTS, print_table, say, step
+from flockwise.cli.console import RESULTS, print_whole, say, step, table_of
 from flockwise.errors import ConfigError
 
 network = typer.Typer(no_args_is_help=True, help="Make, run and watch a network of real agents.")
+
+SECONDS_BETWEEN_LOOKS: Final = 1.0
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder.")]
 
@@ -26,7 +35,7 @@ def init(
     """Make a folder per agent: identity, data, and neighbors with addresses and weights."""
     from flockwise.cli.members import members_of
     from flockwise.config import Config, build
-    from flockwise.net.setup import create_network
+    from flockwise.deploy.setup import create_network
 
     settings = Config.read(config)
     with step("preparing data, graph and objective"):
@@ -57,15 +66,18 @@ def up(
     ] = None,
 ) -> None:
     """Run all agents on this machine, in the foreground, until Ctrl-C or `flockwise network down DIR`."""
-    from flockwise.net.setup import host_together
-    from flockwise.net.supervisor import Supervisor
+    from flockwise.deploy.setup import host_together
+    from flockwise.runtime.supervisor import Supervisor
 
     with Supervisor(folder) as supervisor:
         hosts = host_together(folder, _cores() if processes is None else processes)
         with step(f"starting {len(hosts)} processes"):
             supervisor.start(hosts)
-            supervisor.wait_until_up()
-        say(f"Up. Watch it with: flockwise network status {folder}")
+            failed = supervisor.wait_until_up()
+        for host, why in failed.items():
+            say(f"{host} is not up, and is tried again: {why}")
+        but_for = f", but for {len(failed)} of {len(hosts)}" if failed else ""
+        say(f"Up{but_for}. Watch it with: flockwise network status {folder}")
         say(f"Stop it with Ctrl-C, or with: flockwise network down {folder}")
         supervisor.watch(say)
     say("Down. Everything is on disk; `up` goes on from there.")
@@ -74,7 +86,7 @@ def up(
 @network.command()
 def down(folder: Folder) -> None:
     """Stop the agents that `flockwise network up DIR` runs, and wait until they have."""
-    from flockwise.net.supervisor import stop_running
+    from flockwise.runtime.supervisor import stop_running
 
     with step("stopping"):
         stop_running(folder)
@@ -84,20 +96,31 @@ def down(folder: Folder) -> None:
 def status(
     folder: Folder,
     as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew every second, until Ctrl-C.")] = False,
 ) -> None:
     """Show how every agent is doing, and what they guarantee; nothing is computed from anybody's data."""
-    from flockwise.net.overview import agents_in, promise_in, refused_connections
+    from flockwise.runtime.overview import (
+        agents_in,
+        crowded_doors,
+        expiring,
+        promise_in,
+        refused_connections,
+    )
 
-    agents, refused, promise = agents_in(folder), refused_connections(folder), promise_in(folder)
     if as_json:
-        typer.echo(json_text.dumps({"agents": agents, "connections": refused, "guarantee": promise}))
+        shown = {
+            "agents": agents_in(folder),
+            "connections": refused_connections(folder),
+            "crowded_doors": crowded_doors(folder),
+            "certificates_end_in_s": {host: left.total_seconds() for host, left in expiring(folder).items()},
+            "guarantee": promise_in(folder),
+        }
+        typer.echo(json_text.dumps(shown))
+    elif watch:
+        _watch(folder)
     else:
-        _show(agents)
-        if any(refused.values()):
-            RESULTS.print(
-                f"connections refused: {refused['refused']:,}, of strangers: {refused['strangers']:,}"
-            )
-        RESULTS.print(Text(f"\n{promise}", style="dim"), soft_wrap=True)
+        print_whole(_overview(folder))
+        RESULTS.print(Text(f"\n{promise_in(folder)}", style="dim"), soft_wrap=True)
 
 
 @network.command()
@@ -109,11 +132,112 @@ def enroll(
     reply: Annotated[Path, typer.Option(help="A new folder to send back to the device.")],
 ) -> None:
     """Admit one more agent. Its neighbors get a new roster; those that run take it over at once."""
-    from flockwise.net.joining import answer_request
+    from flockwise.deploy.joining import answer_request
 
     name = answer_request(folder, request.read_bytes(), address, dict(map(_edge, neighbor)), reply)
     say(f"Agent {name} is in the network. Send {reply} back to its device, and there:")
     say(f"    flockwise agent accept FOLDER {reply.name} --data SAMPLES.npz")
+
+
+@network.command()
+def remove(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The agent to throw out.")],
+) -> None:
+    """Throw an agent out, for good. Its neighbors refuse it as soon as they have their new rosters."""
+    from flockwise.deploy.changes import remove_agent
+    from flockwise.deploy.network_plan import NetworkPlan
+
+    before = NetworkPlan.read(folder).lonely
+    after = remove_agent(folder, name).lonely
+    say(f"Agent {name} is out of the network. Neighbors on this machine take that over within seconds.")
+    for alone in sorted(after - before):
+        say(f"Agent {alone} has no neighbor any more: it learns alone, and with a budget it sends nothing.")
+    _say_what_to_carry(folder)
+
+
+@network.command()
+def renew(
+    folder: Folder,
+    within: Annotated[
+        float, typer.Option(metavar="DAYS", min=0, help="Renew what ends within so many days, or has ended.")
+    ] = 60.0,
+) -> None:
+    """Renew the certificates of hosts. Those that run take theirs over without a restart."""
+    from flockwise.deploy.renewal import renew as renew_certificates
+
+    renewed = renew_certificates(folder, timedelta(days=within))
+    for host, end in renewed.items():
+        say(f"{host}: its certificate holds until {end:%Y-%m-%d}")
+    if not renewed:
+        say(f"No certificate ends within {within:g} days; --within DAYS looks further ahead.")
+    else:
+        _say_what_to_carry(folder)
+
+
+@network.command()
+def rotate(
+    folder: Folder,
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="What `flockwise agent rotate` made.")],
+) -> None:
+    """Give an agent new keys. Its neighbors take nothing signed with the old one from then on."""
+    from flockwise.deploy.rotation import answer_rotation
+
+    name = answer_rotation(folder, request.read_bytes())
+    say(f"Agent {name} has new keys.")
+    _say_what_to_carry(folder)
+
+
+@network.command()
+def move(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The agent that is reached elsewhere.")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Its new address, as host:port.")],
+) -> None:
+    """Change an agent's address. Its neighbors dial the new one as soon as they have their new rosters."""
+    from flockwise.deploy.changes import move_agent
+
+    move_agent(folder, name, address)
+    say(f"Agent {name} is at {address}. Neighbors on this machine take that over within seconds.")
+    _say_what_to_carry(folder)
+
+
+@network.command()
+def change(
+    folder: Folder,
+    at: Annotated[datetime, typer.Option(help="When it begins, by this machine's clock.")],
+    tradeoff: Annotated[float | None, typer.Option(help="The new trade-off.")] = None,
+    edge: Annotated[
+        list[str] | None, typer.Option(help="NAME/NAME=WEIGHT, once for each; 0 ends an edge.")
+    ] = None,
+) -> None:
+    """Change public settings for all agents at one time. Budgets, plans and clips never change."""
+    from flockwise.deploy.changes import change_settings
+
+    if tradeoff is None and not edge:
+        raise ConfigError("nothing changes; give --tradeoff, --edge or both")
+    weights = {_ends(ends): weight for ends, weight in map(_edge, edge or [])}
+    plan = change_settings(folder, at.timestamp(), tradeoff, weights)
+    assert plan.change is not None
+    say(f"Version {plan.change.settings_version} of the settings begins at {at:%Y-%m-%d %H:%M:%S}.")
+    say("From then on agents that do not have it and agents that do refuse each other.")
+    _say_what_to_carry(folder)
+
+
+def _ends(text: str) -> tuple[str, str]:
+    one, slash, other = text.partition("/")
+    if not slash:
+        raise ConfigError(f"--edge {text}=...: write NAME/NAME=WEIGHT, as in alice/bob=0.5")
+    return one, other
+
+
+def _say_what_to_carry(folder: Path) -> None:
+    """To the devices elsewhere, after a change."""
+    from flockwise.deploy.network_plan import DEVICES_FOLDER
+
+    if (folder / DEVICES_FOLDER).is_dir():
+        say(f"Carry each folder in {folder / DEVICES_FOLDER} to the device of that agent, and there:")
+        say("    flockwise agent accept FOLDER NAME")
 
 
 def _edge(text: str) -> tuple[str, float]:
@@ -121,19 +245,57 @@ def _edge(text: str) -> tuple[str, float]:
     try:
         return name, float(weight if equals else "")
     except ValueError:
-        raise ConfigError(f"--neighbor {text}: write NAME=WEIGHT, as in alice=0.5") from None
+        raise ConfigError(f"{text!r}: write NAME=WEIGHT, as in alice=0.5") from None
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _show(agents: list[dict[str, Any]]) -> None:
+def _watch(folder: Path) -> None:
+    """Until Ctrl-C."""
+    with Live(console=RESULTS, auto_refresh=False) as shown, suppress(KeyboardInterrupt):
+        while True:
+            shown.update(_overview(folder), refresh=True)
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _overview(folder: Path) -> Group:
+    """The agents, and below them what somebody should look at."""
+    from flockwise.runtime.overview import (
+        agents_in,
+        coming_change,
+        crowded_doors,
+        expiring,
+        refused_connections,
+    )
+
+    agents, refused, change = agents_in(folder), refused_connections(folder), coming_change(folder)
+    notes = [
+        *(Text(warning, style="yellow") for warning in _late(agents)),
+        *(
+            Text(f"{host}: a crowd of connections without a certificate waits; its port is {door}", "yellow")
+            for host, door in crowded_doors(folder).items()
+        ),
+        *(_expiry(folder, host, left) for host, left in expiring(folder).items()),
+    ]
+    if change is not None:
+        begins = datetime.fromtimestamp(change.starts_at)
+        notes.insert(
+            0, Text(f"Version {change.settings_version} of the settings begins at {begins:%Y-%m-%d %H:%M:%S}")
+        )
+    if any(refused.values()):
+        count = f"connections refused: {refused['refused']:,}, of strangers: {refused['strangers']:,}"
+        notes.insert(0, Text(count))
+    return Group(_table(agents), *notes)
+
+
+def _table(agents: list[dict[str, Any]]) -> Table:
     headings = ["agent", "state", "updates", "releases", "ε spent", "neighbors up", "dropped", "last release"]
     if any(agent["rounds"] is not None for agent in agents):
         headings.append("rounds")
     rows = [_cells(agent)[: len(headings)] for agent in agents]
-    print_table(headings, rows, words=("agent", "state"))
+    return table_of(headings, rows, words=("agent", "state"))
 
 
 def _cells(agent: dict[str, Any]) -> tuple[str, ...]:
@@ -144,12 +306,36 @@ def _cells(agent: dict[str, Any]) -> tuple[str, ...]:
         agent["state"],
         f"{agent['updates']:,}",
         f"{agent['releases']:,}",
-        "not private" if total is None else f"{spent or 0:.3g} of {total:.3g}",
+        _spent(agent["is_private"], spent, total),
         str(agent["neighbors_up"]),
         f"{sum(agent['dropped'].values()):,}",
         "–" if age is None else f"{age:.0f} s ago" if age < 120 else f"{age / 60:.0f} min ago",
         _rounds(agent),
     )
+
+
+def _spent(is_private: bool, spent: float | None, total: float | None) -> str:
+    if not is_private:
+        return "not private"
+    return "–" if total is None else f"{spent or 0:.3g} of {total:.3g}"
+
+
+def _expiry(folder: Path, host: str, left: timedelta) -> Text:
+    """In red from 7 days before the end."""
+    days = left / timedelta(days=1)
+    when = f"has ended; other hosts refuse {host}" if days < 0 else f"ends in {days:.1f} days"
+    style = "yellow" if days > 7 else "bold red"
+    return Text(f"{host}: its certificate {when}. Renew it: flockwise network renew {folder}", style=style)
+
+
+def _late(agents: list[dict[str, Any]]) -> Iterator[str]:
+    late = [agent for agent in agents if agent["ticks_skipped"]]
+    if late:
+        worst = max(late, key=lambda agent: agent["ticks_skipped"])
+        yield (
+            f"{len(late)} agents left out updates because this machine was late, {worst['name']} about "
+            f"{worst['ticks_skipped']:,} of them; use a lower tick_rate, or more machines"
+        )
 
 
 def _rounds(agent: dict[str, Any]) -> str:

@@ -64,7 +64,7 @@ class NeighborKey:
 
 @dataclass(frozen=True)
 class AcceptedGreeting:
-    """A neighbor's greeting. Without agreement on the weight its models are refused, and `mine` is None.
+    """A neighbor's greeting. Without agreement on weight and settings its models are refused; `mine` is None.
 
     mine: its last message, if that is new here.
     yours: what it last got from this agent, under the agent's own signature: so it was sent, even if the
@@ -136,9 +136,13 @@ class _Peer:
 
     key: NeighborKey
     bucket: Bucket
-    agrees: bool = True
+    disagreement: Reason | None = None  # by its last greeting
     model: _Track = field(default_factory=_Track)
     stages: dict[str, _Rounds] = field(default_factory=dict)
+
+    @property
+    def agrees(self) -> bool:
+        return self.disagreement is None
 
 
 class Intake:
@@ -148,6 +152,7 @@ class Intake:
     dimension: of a model, exactly; relay_dimension: of a relay, at most (0: there are none in this network).
     privacy: the label of the models that this agent takes.
     magnitude_bound: no coordinate of a model may be larger.
+    settings_version: of the public settings; models of neighbors that follow another one are refused.
     clock: nanoseconds, for the rate limit alone.
     verifier: shared by the agents of a process.
 
@@ -166,6 +171,7 @@ class Intake:
         *,
         public_key: bytes,
         clock: Callable[[], int],
+        settings_version: int = 1,
         relay_dimension: int = 0,
         rate: RateLimit | None = None,
         verifier: Verifier | None = None,
@@ -180,6 +186,7 @@ class Intake:
         self._relay_sizes = range(1, relay_dimension + 1)
         self._privacy: PrivacyLabel = privacy
         self._bound = magnitude_bound
+        self.settings_version = settings_version
         self._public_key = check_public_key(public_key, me)
         self._clock = clock
         self._rate = RateLimit() if rate is None else rate
@@ -205,7 +212,8 @@ class Intake:
                 peers[name] = _Peer(key, Bucket(self._rate, self._clock()))
             else:
                 # With a new weight everything is open again: the next greeting tells whether it agrees.
-                known.agrees = known.agrees or known.key.weight != key.weight
+                if known.disagreement == "weight" and known.key.weight != key.weight:
+                    known.disagreement = None
                 known.key = key
                 peers[name] = known
         self.neighbors, self._peers = dict(neighbors), peers
@@ -242,14 +250,19 @@ class Intake:
         peer, greeting = opened
         # First: that an own number was sent counts, whatever else may be wrong between the two.
         yours = self._own_model_in(greeting)
-        peer.agrees = greeting.weight == peer.key.weight
-        if not peer.agrees:
-            self.dropped["weight"] += 1
+        peer.disagreement = self._disagreement(greeting, peer)
+        if peer.disagreement is not None:
+            self.dropped[peer.disagreement] += 1
             return AcceptedGreeting(False, None, yours, greeting.is_answer)
         self.accepted += 1
         return AcceptedGreeting(
             True, self._last_model_in(greeting, claimed_sender, peer), yours, greeting.is_answer
         )
+
+    def _disagreement(self, greeting: Greeting, peer: _Peer) -> Reason | None:
+        if greeting.version != self.settings_version:
+            return "wrong_settings"
+        return None if greeting.weight == peer.key.weight else "weight"
 
     def repeat(self, claimed_sender: str, data: bytes) -> AcceptedRepeat | None:
         """A neighbor's last relays, each counted; None, and a count, for anything else."""
@@ -334,8 +347,8 @@ class Intake:
         """All checks of a message; the last lines are reached by what has passed them."""
         opened = self._opened(data)
         self._check_names(opened, sender)
-        if not peer.agrees:
-            raise Rejected("weight")
+        if peer.disagreement is not None:
+            raise Rejected(peer.disagreement)
         if isinstance(opened.body, ModelBody):
             return self._take_model(opened.body, peer, opened, data)
         return self._take_relay(opened.body, peer, opened, data)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 import numpy as np
 
-from flockwise.net.database import Database
+from flockwise.database import Database, Run, only_reading
 from flockwise.net.store import NUMBERS
 from flockwise.protocol.conversation import Direction, Heard, Vector
 
@@ -92,11 +92,7 @@ class FileJournal:
     def load(self) -> JournalRecord:
         with self._file.reading() as run:
             begun = run("SELECT ties FROM beginning").fetchone()
-            ended = run("SELECT result FROM ended").fetchone()
-            return JournalRecord(
-                None if begun is None else dict(_EDGES.decode(begun[0])),
-                None if ended is None else _ended(ended[0]),
-            )
+            return JournalRecord(None if begun is None else dict(_EDGES.decode(begun[0])), _ended(run))
 
     def rounds(self) -> Iterator[Heard]:
         with self._file.reading() as run:
@@ -138,7 +134,18 @@ def _vector(data: bytes) -> Vector:
     return np.frombuffer(data, NUMBERS).astype(np.float64)
 
 
-def _ended(data: bytes) -> Ended:
-    result = _RESULT.decode(data)
+def read_result(folder: Path) -> Ended | None:
+    """The result in the journal of this folder, also while an agent uses it; None before there is one."""
+    if not (folder / NAME).is_file():
+        return None
+    with only_reading(folder / NAME, VERSION) as run:
+        return _ended(run)
+
+
+def _ended(run: Run) -> Ended | None:
+    row = run("SELECT result FROM ended").fetchone()
+    if row is None:
+        return None
+    result = _RESULT.decode(row[0])
     direction = None if result.vector is None else Direction(_vector(result.vector), result.quality)
     return Ended(direction, result.relays, result.rounds)

@@ -2,24 +2,25 @@
 
 A node has no threads, no sockets and no clock of its own: a host calls `tick` at the times that `tick` asks
 for, and a transport calls the `on_…` methods. So the same node runs on zenoh and in a simulation of faults.
+It knows no method: what else the agent does is its `Role`, `Descending` or `Conversing`.
 
 What holds, whatever happens to machine and network:
 - Bytes are written before they leave, and one number always has the same bytes (flockwise.net.outbox).
   Without privacy a power cut may undo the last of them.
 - Only what `Intake` accepts reaches the agent.
 - A private agent releases only while a neighbor is connected and its ledger is up to date: every connected
-  neighbor has said which number it last got from the agent. A number that the ledger lacks silences the
-  agent for good.
+  neighbor has said which number it last got from the agent, or has used up the time that it is given for
+  that. A number that the ledger lacks silences the agent for good.
 - A message that was lost is made up for: neighbors show each other their last one whenever they meet, and
   from time to time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, final
 
 from flockwise.agent import Agent, Message, Neighbor
 from flockwise.errors import LedgerError, NetworkError, PrivacyError
@@ -31,8 +32,11 @@ from flockwise.net.transport import Transport
 from flockwise.net.wire import Greeting, Sent, greet
 from flockwise.privacy.messages import Relay
 
-# How long a release waits for a connected neighbor that does not answer, and the very first update for any.
+# How long releases wait for one neighbor's greetings, however often it comes and goes; and how long the very
+# first update waits for any.
 PATIENCE: Final = 5 * SECOND
+# A neighbor that has stayed so long after its greeting is waited for again when it comes back.
+STEADY: Final = 60 * SECOND
 # The least time between two greetings to a neighbor. It doubles each time that the neighbor does not answer:
 # where answers are late because of the load, greetings must not add to it.
 GREETING_GAP: Final = 1 * SECOND
@@ -50,11 +54,93 @@ class _Contact:
     """The connection to a neighbor."""
 
     up_since: int | None = None
-    has_greeted: bool = False  # since it came up
+    greeted_since: int | None = None  # since it came up
+    patience: int = PATIENCE  # how long releases will still wait for it
+    left_silent: bool = False  # it went down without a greeting
     greeted_at: int | None = None  # when this agent last greeted it
     unanswered: int = 0  # greetings, since it last greeted
 
+    @property
+    def has_greeted(self) -> bool:
+        return self.greeted_since is not None
 
+    def is_awaited(self, now: int) -> bool:
+        """Whether a release waits for its greeting, which may show that the ledger is an old copy."""
+        return self.up_since is not None and not self.has_greeted and now < self.up_since + self.patience
+
+    def come(self, now: int) -> None:
+        self.leave(now)
+        self.up_since, self.unanswered = now, 0
+
+    def greet(self, now: int, agrees: bool) -> None:
+        """It has greeted this agent. Until weight and settings agree it has not said what is needed."""
+        self.unanswered = 0
+        if self.up_since is None or not agrees:
+            self.greeted_since = None
+        elif self.greeted_since is None:
+            self._use_patience(now)
+            self.greeted_since = now
+
+    def leave(self, now: int) -> None:
+        """One that comes and goes uses its patience up; one that was there for a while gets it back."""
+        if self.up_since is not None:
+            self.left_silent = self.greeted_since is None
+            if self.greeted_since is None:
+                self._use_patience(now)
+            elif now - self.greeted_since >= STEADY:
+                self.patience = PATIENCE
+        self.up_since = self.greeted_since = None
+        self.unanswered = 0
+
+    def _use_patience(self, now: int) -> None:
+        assert self.up_since is not None
+        self.patience = max(0, self.patience - (now - self.up_since))
+
+
+class Role(Protocol):
+    """The part of an agent that depends on its method. Its node calls it.
+
+    rounds: how far its conversation has come; is_over: whether that has ended. None if it never has one.
+    wake_at: when `tick` has something to do next.
+    """
+
+    @property
+    def rounds(self) -> int | None: ...
+
+    @property
+    def is_over(self) -> bool | None: ...
+
+    @property
+    def wake_at(self) -> int | None: ...
+
+    def awaited(self, now: int) -> list[str]:
+        """The neighbors that it waits for."""
+        ...
+
+    def may_release(self, now: int) -> bool:
+        """Its node has conditions of its own."""
+        ...
+
+    def takes(self, sender: str, data: bytes, now: int) -> bool:
+        """Take in bytes that were sent to this agent alone; False if they are a greeting instead."""
+        ...
+
+    def start(self, now: int) -> None: ...
+
+    def tick(self, now: int) -> None: ...
+
+    def on_relay(self, relay: Relay, now: int) -> None: ...
+
+    def before_greeting(self, neighbor: str, now: int) -> None: ...
+
+    def on_arrival(self, neighbor: str, now: int) -> None:
+        """A neighbor has come up, and was greeted."""
+
+    def on_roster(self, now: int) -> None:
+        """There are other neighbors, or other keys or weights."""
+
+
+@final
 class Node:
     """One agent on a network; `start` it once, then plug it into a transport and `tick` it."""
 
@@ -66,24 +152,29 @@ class Node:
         store: Store,
         transport: Transport,
         time: Time,
-        version: int,
+        make_role: Callable[[Node], Role],
     ) -> None:
-        """version: of the roster that its neighbors and weights come from."""
         self.agent = agent
         self.intake = intake
         self.obstacle: Obstacle | None = None
         """Why it releases nothing more until it is started again; "behind" is for ever."""
         self.last_release_time: int | None = None
+        self.flaps = 0
+        """How often a neighbor came up again that had left without a greeting."""
+        self.late_by = 0
+        """How late its last update was."""
+        self.skipped_time = 0
+        """By how much its clock stood still because this machine was late."""
         self._outbox = outbox
         self._store = store
         self._transport = transport
         self._time = time
-        self._version = version
-        self._started_at = 0
+        self.started_at = 0
         self._contacts = {name: _Contact() for name in agent.neighbors}
         self._unwritten: set[str] = set()  # neighbors, and former ones that are still in the store
         self._write_at: int | None = None
         self._greet_at: int | None = None
+        self.role = make_role(self)
 
     @property
     def name(self) -> str:
@@ -100,39 +191,48 @@ class Node:
         return self._outbox.updates
 
     @property
-    def rounds(self) -> int | None:
-        """How far its conversation has come, where there is one (flockwise.net.conversing)."""
-        return None
-
-    @property
-    def is_over(self) -> bool | None:
-        """Whether that has ended."""
-        return None
+    def spends(self) -> bool:
+        """Whether a release uses budget."""
+        return self._outbox.spends
 
     @property
     def neighbors_up(self) -> list[str]:
         return [name for name, contact in self._contacts.items() if contact.up_since is not None]
 
+    @property
+    def greeted_by(self) -> list[str]:
+        """The connected neighbors that have greeted it and agree with it."""
+        return [name for name, contact in self._contacts.items() if contact.has_greeted]
+
+    def awaited(self, now: int) -> list[str]:
+        """The neighbors that a release waits for: all of them, where it needs one and none has greeted."""
+        if self.spends and not self.greeted_by:
+            return list(self._contacts)
+        return [name for name, contact in self._contacts.items() if contact.is_awaited(now)]
+
     def start(self, now: int) -> int | None:
         """Go on where the agent last stopped; when to tick first."""
         state = self._store.load()
-        self._started_at = now
+        self.started_at = now
         self._resume(now)
-        if state.newer_release is not None and self._outbox.spends:
-            self._stop("behind")
+        if state.newer_release is not None and self.spends:
+            self.fall_silent("behind")
         for sender, data in state.received.items():
             if sender not in self._contacts:
                 self._write_soon(sender, now)
-            elif (message := self.intake.message(sender, data)) is not None:
-                self._learn(message, now)
+            elif isinstance(message := self.intake.message(sender, data), Message):
+                self.agent.on_message(message, now)
+        self.role.start(now)
         return self.next_wake()
 
     def tick(self, now: int) -> int | None:
         """Do what is due; when to come back, unless something happens before. None: no need to."""
         due = self.agent.next_tick
         if due is not None and due <= now:
-            if self._may_release(now):
+            if self.may_release(now):
                 # A host that is late by a moment does not slow the clock down; one that sleeps, does.
+                self.late_by = now - due
+                self.skipped_time += max(0, now - MOMENT - due)
                 self._update(max(due, now - MOMENT))
             else:
                 self.agent.wait(now)
@@ -144,6 +244,7 @@ class Node:
             self._plan_greetings()
         if self._write_at is not None and self._write_at <= now:
             self._write(now)
+        self.role.tick(now)
         return self.next_wake()
 
     def stop(self) -> None:
@@ -156,13 +257,11 @@ class Node:
             self._take(sender, message)
 
     def on_greeting(self, sender: str, data: bytes) -> None:
-        greeting = self.intake.greeting(sender, data)
-        if greeting is None:
+        now = self._time.now()
+        if self.role.takes(sender, data, now) or (greeting := self.intake.greeting(sender, data)) is None:
             return
-        now, contact = self._time.now(), self._contacts[sender]
-        # One that names another weight has not said what is needed: it is asked again until both agree.
-        contact.has_greeted = contact.up_since is not None and greeting.agrees
-        contact.unanswered = 0
+        contact = self._contacts[sender]
+        contact.greet(now, greeting.agrees)
         if greeting.yours is not None:
             self._compare(greeting.yours, now)
         if greeting.mine is not None:
@@ -178,17 +277,21 @@ class Node:
         if contact is None:
             return
         now = self._time.now()
-        contact.has_greeted, contact.unanswered = False, 0
-        contact.up_since = now if is_up else None
         if is_up:
+            contact.come(now)
+            self.flaps += contact.left_silent
             self._greet(neighbor, contact, now)
+            self.role.on_arrival(neighbor, now)
+        else:
+            contact.leave(now)
         self._plan_greetings()
 
     def set_neighbors(self, neighbors: Mapping[str, NeighborKey], version: int) -> None:
         """As in a newer roster. Neighbors that left are forgotten; new ones are greeted once they connect."""
         now = self._time.now()
         self.intake.set_neighbors(neighbors)
-        self._version = version
+        with suppress(NetworkError):  # it is marked again at the next start
+            self._store.mark_roster(version)
         for name in sorted(self._contacts.keys() - neighbors.keys()):
             del self._contacts[name], self.agent.neighbors[name]
             self._write_soon(name, now)
@@ -196,12 +299,26 @@ class Node:
             held = self.agent.neighbors.get(name)
             if held is None or self.intake.last_data(name) is None:
                 self.agent.neighbors[name] = Neighbor(key.weight)
+                self._write_soon(name, now)  # what it sent under another key is kept no more
             else:
                 held.weight = key.weight
             contact = self._contacts.setdefault(name, _Contact())
             if contact.up_since is not None:
                 self._greet(name, contact, now)
         self._plan_greetings()
+        self.role.on_roster(now)
+
+    def fall_silent(self, obstacle: Obstacle) -> None:
+        """Received messages are still kept."""
+        self.obstacle = obstacle
+        self.agent.next_tick = None
+
+    def publish(self, data: bytes) -> None:
+        """To all neighbors."""
+        self._transport.publish(self.name, data)
+
+    def send(self, neighbor: str, data: bytes) -> None:
+        self._transport.send(self.name, neighbor, data)
 
     def _resume(self, now: int) -> None:
         self.agent.resume(self._outbox.model, self._outbox.updates, now)
@@ -211,16 +328,16 @@ class Node:
         try:
             ready = [self._outbox.ready(message) for message in self.agent.on_tick(now)]
         except LedgerError:
-            self._stop("ledger")
+            self.fall_silent("ledger")
         except PrivacyError:
             # The gate has charged the event and sent nothing; the next one may come out better.
             self.agent.wait(now)
         except NetworkError:
-            self._stop("store")
+            self.fall_silent("store")
         else:
             for sent in ready:
                 self.last_release_time = now
-                self._transport.publish(self.name, sent.data)
+                self.publish(sent.data)
         self._conclude(now)
         self._prepare()
 
@@ -229,7 +346,7 @@ class Node:
         try:
             self.agent.prepare()
         except LedgerError:
-            self._stop("ledger")
+            self.fall_silent("ledger")
         except PrivacyError:
             return  # a gate that cannot release any more says so on the tick
 
@@ -239,32 +356,20 @@ class Node:
         if sent is not None:
             self._resume(now)
             self.agent.next_tick = None
-            self._transport.publish(self.name, sent.data)
+            self.publish(sent.data)
 
-    def _may_release(self, now: int) -> bool:
+    def may_release(self, now: int) -> bool:
         """Whether a neighbor listens, and none that is connected may still know of a later release."""
-        if self.obstacle is not None:
+        if self.obstacle is not None or not self.role.may_release(now):
             return False
-        if not self._outbox.spends:
-            return self._has_begun(now)
-        contacts = self._contacts.values()
-        silent = [one.up_since for one in contacts if one.up_since is not None and not one.has_greeted]
-        return any(one.has_greeted for one in contacts) and all(since + PATIENCE <= now for since in silent)
-
-    def _has_begun(self, now: int) -> bool:
-        """Agents that are started together begin together: the first update waits a little for neighbors."""
-        return (
-            self.agent.updates > 0
-            or self._started_at + PATIENCE <= now
-            or all(contact.has_greeted for contact in self._contacts.values())
-        )
+        return not self.spends or (bool(self.greeted_by) and not self.awaited(now))
 
     def _compare(self, echo: Sent, now: int) -> None:
         """Look at the last message that a neighbor got from this agent, under its own signature."""
         if self._outbox.knows(echo) or self.obstacle == "behind":
             return
-        if self._outbox.spends:
-            self._stop("behind")
+        if self.spends:
+            self.fall_silent("behind")
             with suppress(NetworkError):  # unwritten it is found out again, before the next release
                 self._store.mark_newer_release(echo.number)
         elif self.obstacle is None:
@@ -272,21 +377,15 @@ class Node:
                 self._outbox.take_back(echo)
                 self._resume(now)
             except NetworkError:
-                self._stop("store")
-
-    def _stop(self, obstacle: Obstacle) -> None:
-        """Fall silent; received messages are still kept."""
-        self.obstacle = obstacle
-        self.agent.next_tick = None
+                self.fall_silent("store")
 
     def _take(self, sender: str, message: Message | Relay) -> None:
         now = self._time.now()
-        self._learn(message, now)
-        self._write_soon(sender, now)
-
-    def _learn(self, message: Message | Relay, now: int) -> None:
-        if isinstance(message, Message):
+        if isinstance(message, Relay):
+            self.role.on_relay(message, now)
+        else:
             self.agent.on_message(message, now)
+            self._write_soon(sender, now)
 
     def _write_soon(self, sender: str, now: int) -> None:
         """The last message of a neighbor, or that nothing of it is kept any more."""
@@ -308,16 +407,17 @@ class Node:
             self._write_at = None
 
     def _greet(self, name: str, contact: _Contact, now: int, *, is_answer: bool = False) -> None:
+        self.role.before_greeting(name, now)
         contact.greeted_at = now
         contact.unanswered += not is_answer
         greeting = Greeting(
             float(self.agent.neighbors[name].weight),
-            self._version,
+            self.intake.settings_version,
             None if self.obstacle == "behind" else self._outbox.last.data,
             self.intake.last_data(name),
             is_answer,
         )
-        self._transport.send(self.name, name, greet(greeting))
+        self.send(name, greet(greeting))
 
     def _greeting_due(self, contact: _Contact) -> int | None:
         """Soon where an answer is missing, else after a silence; none to a neighbor that is down."""
@@ -336,5 +436,42 @@ class Node:
 
     def next_wake(self) -> int | None:
         """When `tick` has something to do next; to be asked again after every call from outside."""
-        times = (self.agent.next_tick, self._write_at, self._greet_at)
+        times = (self.agent.next_tick, self._write_at, self._greet_at, self.role.wake_at)
         return min([time for time in times if time is not None], default=None)
+
+
+@final
+class Descending:
+    """The role of an agent that updates and releases on its ticks, and does nothing else."""
+
+    rounds = is_over = wake_at = None
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def may_release(self, now: int) -> bool:
+        """Agents that are started together begin together: the first update waits a little for neighbors.
+
+        One with a budget waits for them anyway.
+        """
+        node = self._node
+        has_begun = node.agent.updates > 0 or node.started_at + PATIENCE <= now
+        return has_begun or node.spends or len(node.greeted_by) == len(node.agent.neighbors)
+
+    def awaited(self, now: int) -> list[str]:
+        return self._node.awaited(now)
+
+    def takes(self, sender: str, data: bytes, now: int) -> bool:
+        return False
+
+    def start(self, now: int) -> None: ...
+
+    def tick(self, now: int) -> None: ...
+
+    def on_relay(self, relay: Relay, now: int) -> None: ...
+
+    def before_greeting(self, neighbor: str, now: int) -> None: ...
+
+    def on_arrival(self, neighbor: str, now: int) -> None: ...
+
+    def on_roster(self, now: int) -> None: ...

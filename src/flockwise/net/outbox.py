@@ -9,6 +9,7 @@ than any of them. It is computed from releases, so it costs nothing. Its number 
 release.
 
 After a restart the outbox hands out the same bytes: signatures are deterministic, and nothing is drawn again.
+Only new keys change the signature.
 If neighbors hold a later message than the agent itself, its disk is an old copy. An agent that protects
 nothing takes its own message back and goes on from there. One with a gate has spent budget that its ledger
 does not know of, and must not release anything more.
@@ -24,8 +25,7 @@ from numpy.typing import NDArray
 
 from flockwise.agent import Message
 from flockwise.errors import PrivacyError
-from flockwise.method.rules import tail_start
-from flockwise.net.releases import GateQueue
+from flockwise.net.gates import GateQueue
 from flockwise.net.signing import SigningKey, Verifier, public_key_of
 from flockwise.net.store import Store
 from flockwise.net.wire import (
@@ -74,6 +74,10 @@ class Signer:
         payload = encode(relay.round, relay.vector)
         return self._signed(RelayBody(self._network, self._sender, relay.stage, relay.round, payload))
 
+    def again(self, data: bytes) -> bytes:
+        """A message of before: the very same bytes, unless the key has changed since."""
+        return self._signed(_opened(data).body)
+
     def _signed(self, body: Body) -> bytes:
         data = sign(body, self._key)
         if self._verifier is not None:
@@ -86,7 +90,7 @@ class Outbox:
 
     start: the public model.
     gates: have made all that an agent with a budget ever sends; None for one that protects nothing.
-    averaged: how many releases the agent makes before it sends the average; None: it sends none.
+    averaged: the releases whose average is sent after the last of them; None: none is sent.
     """
 
     def __init__(
@@ -95,14 +99,15 @@ class Outbox:
         store: Store,
         start: NDArray[Any],
         gates: GateQueue | None = None,
-        averaged: int | None = None,
+        averaged: range | None = None,
     ) -> None:
         self._signer = signer
         self._store = store
         self._gates = gates
         self._averaged = averaged
         if gates is None:
-            self.last = store.load().sent or signer.model(0, start)
+            sent = store.load().sent
+            self.last = signer.model(0, start) if sent is None else Sent(sent.number, signer.again(sent.data))
         else:
             self.last = signer.model(gates.last_number, gates.released)
             self.conclude()
@@ -140,9 +145,9 @@ class Outbox:
         if self._gates is None or self._averaged is None:
             return None
         spent = self._gates.consumed
-        if spent < self._averaged or self.last.number > spent:
+        if spent < self._averaged.stop or self.last.number > spent:
             return None
-        released = [one for one in self._gates.vectors(tail_start(self._averaged)) if one is not None]
+        released = [one for one in self._gates.vectors(self._averaged.start) if one is not None]
         if not released:
             return None
         # By exactly rounded sums: the same bytes from the same ledger on every machine.

@@ -16,8 +16,8 @@ from typing import Final, Protocol, Self
 import numpy as np
 
 from flockwise.data.samples import Samples
+from flockwise.database import Database, Run, only_reading, take_lock
 from flockwise.errors import NetworkError
-from flockwise.net.database import Database, take_lock
 from flockwise.net.wire import Sent
 
 NAME: Final = "state.sqlite"
@@ -25,7 +25,7 @@ LOCK_NAME: Final = "state.lock"
 VERSION: Final = 1
 NUMBERS: Final = np.dtype("<f8")
 TABLES: Final = (
-    "CREATE TABLE owner (agent TEXT NOT NULL, newer_release INTEGER)",
+    "CREATE TABLE owner (agent TEXT NOT NULL, newer_release INTEGER, roster INTEGER NOT NULL)",
     "CREATE TABLE sent (only INTEGER PRIMARY KEY CHECK (only = 0), number INTEGER, data BLOB NOT NULL)",
     "CREATE TABLE received (sender TEXT PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE batch (number INTEGER PRIMARY KEY, features BLOB NOT NULL, targets BLOB NOT NULL)",
@@ -36,22 +36,23 @@ TABLES: Final = (
 class State:
     """All that a store holds.
 
-    newer_release: number of a release that a neighbor holds and this agent's ledger lacks. batches: samples
-    that were added while the agent ran, as they came.
+    newer_release: number of a release that a neighbor holds and this agent's ledger lacks. roster: version of
+    the newest roster that was in effect. batches: samples that were added while the agent ran, as they came.
     """
 
     sent: Sent | None = None
     received: dict[str, bytes] = field(default_factory=dict)
     newer_release: int | None = None
+    roster: int = 0
     batches: list[Samples] = field(default_factory=list)
 
 
 class Store(Protocol):
     """Every method has its effect when it returns; one that raises may have it or not.
 
-    Effects outlast the process. Those of `mark_newer_release` and `add_batch` outlast a power cut too. What
-    was sent or received need not: without privacy a neighbor shows an agent what it had sent, and with
-    privacy what was sent is in the ledger, which outlasts everything.
+    Effects outlast the process. Those of `mark_newer_release`, `mark_roster` and `add_batch` outlast a power
+    cut too. Messages that were sent or received need not. Without privacy a neighbor shows an agent what it
+    had sent; with privacy that is in the ledger, which outlasts everything.
     """
 
     def load(self) -> State: ...
@@ -61,6 +62,8 @@ class Store(Protocol):
     def save_received(self, received: Mapping[str, bytes], forgotten: Iterable[str] = ()) -> None: ...
 
     def mark_newer_release(self, number: int) -> None: ...
+
+    def mark_roster(self, version: int) -> None: ...
 
     def add_batch(self, batch: Samples) -> None: ...
 
@@ -88,14 +91,7 @@ class FileStore:
 
     def load(self) -> State:
         with self._file.reading() as run:
-            sent = run("SELECT number, data FROM sent").fetchone()
-            ((newer_release,),) = run("SELECT newer_release FROM owner")
-            return State(
-                None if sent is None else Sent(*sent),
-                dict(run("SELECT sender, data FROM received")),
-                newer_release,
-                [_batch(*row) for row in run("SELECT features, targets FROM batch ORDER BY number")],
-            )
+            return _state(run)
 
     # Neighbors have these two and send them again: it is enough if they outlast the process. To wait for
     # the disk would cost a gateway more than all else that it does.
@@ -114,6 +110,10 @@ class FileStore:
     def mark_newer_release(self, number: int) -> None:
         with self._file.writing() as run:
             run("UPDATE owner SET newer_release = ?", (number,))
+
+    def mark_roster(self, version: int) -> None:
+        with self._file.writing() as run:
+            run("UPDATE owner SET roster = ?", (version,))
 
     def add_batch(self, batch: Samples) -> None:
         row = (batch.features.astype(NUMBERS).tobytes(), batch.targets.astype(NUMBERS).tobytes())
@@ -136,12 +136,30 @@ class FileStore:
         with self._file.writing(outlasts_power_cut=False) as run:
             (owner,) = run("SELECT agent FROM owner").fetchone() or (None,)
             if owner is None:
-                run("INSERT INTO owner VALUES (?, NULL)", (agent,))
+                run("INSERT INTO owner VALUES (?, NULL, 0)", (agent,))
             elif owner != agent:
                 raise NetworkError(
                     f"{self._folder}: the state in this folder is that of agent {owner!r}, not of {agent!r}; "
                     "give each agent a folder of its own"
                 )
+
+
+def read_state(folder: Path) -> State:
+    """What is in the store of this folder, also while an agent uses it."""
+    with only_reading(folder / NAME, VERSION) as run:
+        return _state(run)
+
+
+def _state(run: Run) -> State:
+    sent = run("SELECT number, data FROM sent").fetchone()
+    ((newer_release, roster),) = run("SELECT newer_release, roster FROM owner")
+    return State(
+        None if sent is None else Sent(*sent),
+        dict(run("SELECT sender, data FROM received")),
+        newer_release,
+        roster,
+        [_batch(*row) for row in run("SELECT features, targets FROM batch ORDER BY number")],
+    )
 
 
 def _batch(features: bytes, targets: bytes) -> Samples:

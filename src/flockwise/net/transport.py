@@ -3,7 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
+
+from flockwise.net.names import check_name, split_address
+from flockwise.net.signing import check_public_key
+
+
+@dataclass(frozen=True)
+class Place:
+    """An agent: its host, as in the host's certificate, the host's address (host:port), its public key."""
+
+    name: str
+    host: str
+    address: str
+    public_key: bytes
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "agent")
+        check_name(self.host, "host")
+        split_address(self.address)
+        check_public_key(self.public_key, self.name)
+
+
+@dataclass
+class TrafficCounts:
+    """Messages of this host to and from others.
+
+    keys_refused: messages under a key that no agent publishes on.
+    """
+
+    messages_in: int = 0
+    messages_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    keys_refused: int = 0
 
 
 class Transport(Protocol):

@@ -50,6 +50,7 @@ Reason: TypeAlias = Literal[
     "stolen_name",
     "wrong_label",
     "weight",
+    "wrong_settings",
     "stale",
     "replayed",
     "bad_signature",
@@ -113,7 +114,7 @@ class Greeting(Fields, tag="greeting", frozen=True):
     It needs no signature of its own: `mine` is signed by its sender and `yours` by its receiver, and
     weight and version are compared with the receiver's own signed roster.
 
-    weight, version: of their edge, and of the sender's roster.
+    weight, version: of their edge, and of the public settings that the sender follows.
     mine: the sender's last message.
     yours: the receiver's last model that the sender holds, as the receiver signed it.
     is_answer: an answer is not answered.

@@ -127,7 +127,7 @@ class LastWordTooSoon(NoBug):
     def change(self, node: Node) -> None:
         outbox = node._outbox
         if outbox._averaged is not None:
-            outbox._averaged //= 2
+            outbox._averaged = range(outbox._averaged.start // 2, outbox._averaged.stop // 2)
             outbox.conclude()
 
 
@@ -143,15 +143,15 @@ class DoesNotAsk(NoBug):
     """Releases without waiting for what its neighbors know of it."""
 
     def change(self, node: Node) -> None:
-        node._may_release = lambda now: node.obstacle is None and bool(node.neighbors_up)
+        node.may_release = lambda now: node.obstacle is None and bool(node.neighbors_up)
 
 
 class ReleasesForNobody(NoBug):
     """Spends its budget although nobody listens."""
 
     def change(self, node: Node) -> None:
-        may_release = node._may_release
-        node._may_release = lambda now: node.obstacle is None and (not node.neighbors_up or may_release(now))
+        may_release = node.may_release
+        node.may_release = lambda now: node.obstacle is None and (not node.neighbors_up or may_release(now))
 
 
 class GreetsOnce(NoBug):

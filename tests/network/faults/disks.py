@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 from flockwise.data import Samples
 from flockwise.errors import FlockwiseError, LedgerError, NetworkError
 from flockwise.net.store import FileStore, Sent, State, Store
-from flockwise.net.testing import MemoryStore
 from flockwise.privacy.ledger import NAME, Account, Entry, Ledger, LedgerBase, LedgerRow, read_statement
+from flockwise.runtime.testing import MemoryStore
 
 # What becomes of one write: an error or death, before it is on disk or after.
 Fault: TypeAlias = Literal["fails before", "fails after", "dies before", "dies after"]
@@ -158,6 +158,9 @@ class FaultyStore:
 
     def mark_newer_release(self, number: int) -> None:
         self._writes.do(lambda: self._store.mark_newer_release(number), NetworkError)
+
+    def mark_roster(self, version: int) -> None:
+        self._writes.do(lambda: self._store.mark_roster(version), NetworkError)
 
     def add_batch(self, batch: Samples) -> None:
         self._writes.do(lambda: self._store.add_batch(batch), NetworkError)

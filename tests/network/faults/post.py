@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from flockwise.net.signing import SigningKey
-from flockwise.net.testing import Packet
 from flockwise.net.time import SECOND
 from flockwise.net.wire import ModelBody, PrivacyLabel, sign
 from flockwise.privacy.messages import encode
+from flockwise.runtime.testing import Packet
 
 NETWORK = "faults"
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from flockwise.data import Samples
-from flockwise.net.settings import NetworkSettings
+from flockwise.deploy.settings import NetworkSettings
 from flockwise.net.wire import PrivacyLabel
 from flockwise.objective import LocalUpdate, Objective, Quadratic
 

@@ -16,9 +16,9 @@ from tests.network.faults.watch import Broken
 from tests.network.faults.world import FaultyWorld
 
 from flockwise.data import Samples
-from flockwise.net.testing import Packet, key_for_tests
 from flockwise.net.time import SECOND
 from flockwise.net.wire import Greeting, greet
+from flockwise.runtime.testing import Packet, key_for_tests
 
 FAULTY_SECONDS = 10
 # Within this time after the last fault everyone must have learned what there is to learn.
@@ -198,7 +198,7 @@ class Schedule:
             world.inject(Packet(sender, receiver, "published", data))
             if chance.random() < 0.3:
                 weight = world.rosters[-1].neighbors_of(sender).get(receiver, 1.0)
-                world.inject(Packet(sender, receiver, "greeting", greet(Greeting(weight, 0, data, data))))
+                world.inject(Packet(sender, receiver, "greeting", greet(Greeting(weight, 1, data, data))))
 
     def _spread_roster(self, version: int) -> None:
         """A newer roster reaches everyone, one after the other; who is new starts, who is out stops."""

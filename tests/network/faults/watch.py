@@ -10,7 +10,7 @@ import numpy as np
 
 from flockwise.agent import Message
 from flockwise.net.intake import AcceptedGreeting, Intake, NeighborKey
-from flockwise.net.node import PATIENCE
+from flockwise.net.node import PATIENCE, STEADY
 from flockwise.net.wire import ModelBody, open_signed
 from flockwise.privacy.messages import Relay, decode, encode
 
@@ -29,13 +29,29 @@ class Life:
     # Whether a neighbor has shown it a model under its own signature that its disk does not know.
     is_exposed: bool = False
     up: dict[str, int] = field(default_factory=dict)  # neighbors that it was told are up, and when
-    greeted_by: set[str] = field(default_factory=set)  # since then
+    greeted_by: dict[str, int] = field(default_factory=dict)  # since then, and when first
+    silent_for: dict[str, int] = field(default_factory=dict)  # how long each was up without a greeting
 
-    def on_presence(self, neighbor: str, up_since: int | None) -> None:
-        self.greeted_by.discard(neighbor)
-        self.up.pop(neighbor, None)
-        if up_since is not None:
-            self.up[neighbor] = up_since
+    def on_presence(self, neighbor: str, is_up: bool, now: int) -> None:
+        since, greeted = self.up.pop(neighbor, None), self.greeted_by.pop(neighbor, None)
+        if since is not None:
+            self._count(neighbor, since, now if greeted is None else greeted)
+        if greeted is not None and now - greeted >= STEADY:
+            self.silent_for.pop(neighbor, None)
+        if is_up:
+            self.up[neighbor] = now
+
+    def on_greeting(self, neighbor: str, now: int) -> None:
+        if neighbor in self.up:
+            self.greeted_by.setdefault(neighbor, now)
+
+    def is_silent(self, neighbor: str, now: int) -> bool:
+        """Whether it may still answer: all its silences together are shorter than an agent waits."""
+        waited = self.silent_for.get(neighbor, 0) + now - self.up[neighbor]
+        return neighbor not in self.greeted_by and waited < PATIENCE
+
+    def _count(self, neighbor: str, since: int, until: int) -> None:
+        self.silent_for[neighbor] = self.silent_for.get(neighbor, 0) + until - since
 
 
 class Watch:
@@ -96,9 +112,9 @@ class Watch:
         """An event was charged: for someone, and after all who could know better were asked."""
         self._require(number <= self._n_events, f"{agent} spent {number} of {self._n_events} events")
         self._require(len(life.up) > 0, f"{agent} spent an event while none of its neighbors was up")
-        answered = life.greeted_by & life.up.keys()
+        answered = life.greeted_by.keys() & life.up.keys()
         self._require(len(answered) > 0, f"{agent} spent an event before any neighbor answered")
-        silent = [name for name, since in life.up.items() if name not in answered and now < since + PATIENCE]
+        silent = [name for name in life.up if life.is_silent(name, now)]
         self._require(not silent, f"{agent} spent an event before {silent} could answer")
 
     def _require(self, holds: bool | np.bool_, otherwise: str) -> None:
@@ -106,7 +122,7 @@ class Watch:
             raise Broken(otherwise)
 
 
-def watch_intake(intake: Intake, watch: Watch, life: Life) -> None:
+def watch_intake(intake: Intake, watch: Watch, life: Life, now: Callable[[], int]) -> None:
     """Report what it lets in."""
     message, greeting, set_neighbors = intake.message, intake.greeting, intake.set_neighbors
 
@@ -121,7 +137,7 @@ def watch_intake(intake: Intake, watch: Watch, life: Life) -> None:
         accepted = greeting(claimed_sender, data)
         if accepted is not None:
             if accepted.agrees:
-                life.greeted_by.add(claimed_sender)
+                life.on_greeting(claimed_sender, now())
             if accepted.yours is not None and accepted.yours.number > 0:
                 payload = open_signed(accepted.yours.data, len(accepted.yours.data)).body.payload
                 life.is_exposed |= not life.is_on_disk(accepted.yours.number, payload)

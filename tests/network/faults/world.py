@@ -20,20 +20,21 @@ from tests.network.faults.problem import Roster, settings_of
 from tests.network.faults.watch import Broken, Life, Watch, watch_intake
 
 from flockwise.data import Samples
+from flockwise.deploy.folder import NoBudget, OwnBudget
+from flockwise.deploy.roster import Link, SignedNeighborhood
 from flockwise.errors import FlockwiseError, NetworkError
-from flockwise.net.folder import NoBudget, OwnBudget
 from flockwise.net.node import Node
-from flockwise.net.participant import AgentDefinition, AgentResources, Participant
-from flockwise.net.roster import Link, Place, SignedNeighborhood
 from flockwise.net.signing import Verifier, public_key_of
-from flockwise.net.testing import ManualTime, MemoryJournal, Packet, key_for_tests
 from flockwise.net.time import SECOND, PoissonClock
+from flockwise.net.transport import Place
 from flockwise.net.wire import PrivacyLabel, open_greeting
 from flockwise.privacy import ACCOUNTANTS
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.ledger import LedgerBase
 from flockwise.privacy.messages import decode
 from flockwise.privacy.noise import Noise, SecureNoise
+from flockwise.runtime.participant import AgentDefinition, AgentResources, Participant
+from flockwise.runtime.testing import ManualTime, MemoryJournal, Packet, key_for_tests
 
 TICK_RATE = 2.0
 CLIP = 1.0
@@ -82,7 +83,12 @@ class Machine:
 
 
 class FaultyWorld:
-    """Runs events in the order of time. Every decision comes from `chance`, every digest from every event."""
+    """Runs events in the order of time. Every decision comes from `chance`, every digest from every event.
+
+    notice: after how many seconds an agent notices that a neighbor came or went.
+    """
+
+    notice = 0.02
 
     def __init__(
         self,
@@ -224,7 +230,7 @@ class FaultyWorld:
         )
         agent = Participant(definition, resources)
         self._bug.change(agent.node)
-        watch_intake(agent.node.intake, self.watch, life)
+        watch_intake(agent.node.intake, self.watch, life, lambda: self.now)
         return agent
 
     def _own_privacy(self) -> NoBudget | OwnBudget:
@@ -306,7 +312,7 @@ class FaultyWorld:
             machine.sees &= keys.keys()
             assert machine.life is not None
             for left in machine.life.up.keys() - keys.keys():
-                machine.life.on_presence(left, None)
+                machine.life.on_presence(left, False, self.now)
             self._guarded(machine, lambda: node.set_neighbors(keys, 1 + version))
         self.look_around()
 
@@ -394,11 +400,11 @@ class FaultyWorld:
                 self._note(f"{machine.name} sees {other} {is_up}")
                 assert machine.life is not None
                 if other in self._weights(machine.name):  # news of one that has just left say nothing
-                    machine.life.on_presence(other, self.now if is_up else None)
+                    machine.life.on_presence(other, is_up, self.now)
                 self._guarded(machine, lambda: node.on_presence(other, is_up))
 
         # In the order in which things happened, since all take equally long.
-        self.after(0.02, tell)
+        self.after(self.notice, tell)
 
     # Calls into nodes
 
@@ -420,11 +426,14 @@ class FaultyWorld:
         if node is None:
             return
         self.watch.on_model(machine.name, node.agent.model)
-        wake = node.next_wake()
+        wake = self._next_wake(machine.name, node)
         if wake is not None and (machine.wake_at is None or wake < machine.wake_at):
             machine.wake_at = max(wake, self.now)
             incarnation = machine.incarnation
             self.at(machine.wake_at, lambda: self._wake(machine, incarnation))
+
+    def _next_wake(self, name: str, node: Node) -> int | None:
+        return node.next_wake()
 
     def _wake(self, machine: Machine, incarnation: int) -> None:
         node = machine.node

@@ -1,0 +1,1 @@
+"""What a network is made of on disk: identities, rosters, folders, enrollment."""

@@ -1,0 +1,212 @@
+"""The state of agents, for people and for Prometheus: counts of events, budgets, and neighbors up.
+
+Nothing here is computed from private data. The numbers of updates and releases, budgets and what is spent
+of them are public in any case (docs/threat-model.md). Models, losses and predictions do not belong here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from flockwise.deploy.renewal import urgency
+from flockwise.errors import MissingExtra, NetworkError
+from flockwise.runtime.phases import Phase
+
+try:
+    from prometheus_client import CollectorRegistry, make_wsgi_app
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise MissingExtra("a real network", "net") from error
+
+LOOPBACK: Final = "127.0.0.1"
+OPEN: Final = "open"
+# So many questions are answered at once; a connection that asks nothing is closed after so many seconds.
+MOST_READERS: Final = 8
+SECONDS_TO_ASK: Final = 5.0
+# Kind, name, field of AgentStatus, and what it is.
+AGENT_METRICS: Final = (
+    (CounterMetricFamily, "updates", "updates", "Updates of the model."),
+    (CounterMetricFamily, "releases", "releases", "Messages that left the agent."),
+    (GaugeMetricFamily, "epsilon_spent", "epsilon_spent", "Epsilon spent of the budget."),
+    (GaugeMetricFamily, "epsilon_budget", "epsilon_total", "Epsilon of the whole budget."),
+    (GaugeMetricFamily, "neighbors_up", "neighbors_up", "Neighbors that are up."),
+    (GaugeMetricFamily, "last_release_age_seconds", "last_release_age_s", "Since the last release."),
+    (GaugeMetricFamily, "rounds", "rounds", "Rounds of the conversation so far."),
+    (CounterMetricFamily, "ticks_skipped", "ticks_skipped", "Updates left out: this machine was late."),
+    (GaugeMetricFamily, "late_seconds", "late_s", "How late the last update was."),
+    (
+        CounterMetricFamily,
+        "flapping",
+        "flapping",
+        "Neighbors that came again and had left without a greeting.",
+    ),
+    (GaugeMetricFamily, "silenced", "is_silenced", "1 if it must not release any more."),
+)
+
+
+@dataclass(frozen=True)
+class AgentStatus:
+    """One agent. Without privacy there is no epsilon; before a first release of this process, no age.
+
+    obstacle: why it releases nothing any more although its budget may not be spent.
+    rounds, is_over: of its conversation, in a network where agents release once.
+    ticks_skipped: about how many updates it left out because this machine was late.
+    late_s: how late its last update was.
+    flapping: how often a neighbor came up again that had left without a greeting.
+    phase: what it does (flockwise.runtime.phases); None before it ever ran here.
+    awaited: the neighbors that it waits for.
+    """
+
+    name: str
+    updates: int = 0
+    releases: int = 0
+    epsilon_spent: float | None = None
+    epsilon_total: float | None = None
+    neighbors_up: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    last_release_age_s: float | None = None
+    obstacle: str | None = None
+    rounds: int | None = None
+    is_over: bool | None = None
+    ticks_skipped: int = 0
+    phase: Phase | None = None
+    awaited: Sequence[str] = ()
+    late_s: float = 0.0
+    flapping: int = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has a budget, and has sent all that the budget allows."""
+        return self.epsilon_total is not None and self.phase is Phase.DONE and self.rounds is None
+
+    @property
+    def is_silenced(self) -> bool:
+        return self.obstacle is not None
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    """One process and its agents, as it writes it down every second.
+
+    refused: connections without a certificate that the authority signed.
+    strangers: connections of hosts that have one, but are not neighbors.
+    expires_at: when the host's certificate ends, in seconds since 1970.
+    door: whom its port lets in now (flockwise.net.zenoh.door).
+    """
+
+    network: str
+    host: str
+    pid: int
+    written_at: float
+    agents: tuple[AgentStatus, ...]
+    traffic: Mapping[str, int] = field(default_factory=dict)
+    refused: int = 0
+    strangers: int = 0
+    expires_at: float | None = None
+    door: str = OPEN
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = SECONDS_TO_ASK
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: standard error is for errors."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each reader, and never more than a few."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.BoundedSemaphore(MOST_READERS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A reader that hangs up, or asks nothing in time, is no error of ours."""
+
+
+class MetricsServer(Collector):
+    """Answers Prometheus on the loopback interface, from the last status that the host took.
+
+    port: 0 takes any that is free.
+    """
+
+    def __init__(self, status: Callable[[], HostStatus | None], port: int = 0) -> None:
+        self._status = status
+        registry = CollectorRegistry()
+        registry.register(self)
+        try:
+            self._server = _Server((LOOPBACK, port), _Handler)
+        except OSError as error:
+            raise NetworkError(f"metrics cannot be served at {LOOPBACK}:{port}: {error}") from error
+        self._server.set_app(make_wsgi_app(registry))
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.port: int = self._server.server_port
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing is collected on registration: there may be no status yet."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status()
+        if status is None:
+            return
+        for kind, name, field_name, text in AGENT_METRICS:
+            values = [([agent.name], getattr(agent, field_name)) for agent in status.agents]
+            yield _family(kind, name, text, ["agent"], values)
+        dropped = [([a.name, reason], count) for a in status.agents for reason, count in a.dropped.items()]
+        yield _family(
+            CounterMetricFamily, "dropped", "Messages that were refused.", ["agent", "reason"], dropped
+        )
+        traffic = [([what], count) for what, count in status.traffic.items()]
+        text = "Messages and bytes to and from other hosts."
+        yield _family(CounterMetricFamily, "traffic", text, ["what"], traffic)
+        text = "Connections without a certificate of the network."
+        yield CounterMetricFamily("flockwise_refused_connections", text, value=status.refused)
+        if status.expires_at is not None:
+            text = "When the certificate of this host ends, in seconds since 1970."
+            yield GaugeMetricFamily("flockwise_certificate_expires", text, value=status.expires_at)
+            left = timedelta(seconds=status.expires_at - time.time())
+            text = "Warnings of that which are due: 1 at 30 days, 2 at 7, 3 at one, 4 at its end."
+            yield GaugeMetricFamily("flockwise_certificate_warning", text, value=urgency(left))
+        text = "Whether the port lets in everyone that it should; 0 while too many connections wait at it."
+        yield GaugeMetricFamily("flockwise_door_open", text, value=status.door == OPEN)
+        text = "Connections of hosts that are not neighbors."
+        yield CounterMetricFamily("flockwise_stranger_links", text, value=status.strangers)
+
+
+def _family(
+    kind: type[Any], name: str, text: str, labels: list[str], values: Sequence[tuple[list[str], float | None]]
+) -> Metric:
+    family = kind(f"flockwise_{name}", text, labels=labels)
+    for labeled, value in values:
+        if value is not None:
+            family.add_metric(labeled, value)
+    return family

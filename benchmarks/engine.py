@@ -30,15 +30,33 @@ from flockwise.privacy.budget import Budget
 from flockwise.randomness.clocks import NEVER
 
 REPEATS = 5
+PLANNED_UPDATES = 4
 READ_BYTES = 1 << 30
 SEED = 1
 ROOT = Path(__file__).resolve().parents[1]
-# Read by the matrix libraries of NumPy when they are loaded, and never again.
+# Read by the matrix libraries of NumPy and by numba when they are loaded, and never again.
 ONE_THREAD: Mapping[str, str] = {
+    "NUMBA_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1",
+}
+# Beside the numbers in the table.
+MEANINGS: Mapping[str, str] = {
+    "degree": "neighbors of an agent on average",
+    "updates_per_second": "by all threads, median of the runs",
+    "bytes_per_update": "samples, targets and neighbors' models once, the own model twice",
+    "bandwidth_gb_s": "bytes_per_update × updates_per_second",
+    "machine_bandwidth_gb_s": "the best of plain reads by the same threads",
+    "bandwidth_share": "bandwidth_gb_s / machine_bandwidth_gb_s: of what all threads can read",
+    "numpy_ratio": "the rate of the engine to that of a NumPy loop, one thread each",
+    "numpy_updates_per_second": "of the NumPy loop",
+    "one_thread_updates_per_second": "of the engine, in the same turns",
+    "one_thread_bandwidth_share": "of the best plain read by one thread in these turns",
+    "private_updates_per_second": "Gaussian, by all threads, median of the runs",
+    "private_cost_ratio": "seconds of a private update in those of a plain one",
+    "one_thread_private_cost_ratio": "the same on one thread, in processor time, median of turns",
 }
 
 
@@ -68,7 +86,7 @@ def read(numbers):
     return total
 
 
-def machine_bandwidth(numbers, threads: int) -> float:
+def machine_bandwidth(numbers, threads: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Bytes a second: the best of several reads of at least 1 GB by this many threads."""
     if numbers.nbytes < READ_BYTES:
         numbers = np.ones(READ_BYTES // numbers.itemsize, numbers.dtype)
@@ -77,9 +95,9 @@ def machine_bandwidth(numbers, threads: int) -> float:
     best = np.inf
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(REPEATS):
-            started = time.perf_counter()
+            started = clock()
             list(pool.map(read, parts))
-            best = min(best, time.perf_counter() - started)
+            best = min(best, clock() - started)
     return numbers.nbytes / best
 
 
@@ -87,9 +105,10 @@ def start_run(descent, limit: int, threads: int) -> DescentRun:
     return DescentRun(descent, RunSettings(SEED, limit, threads=threads))
 
 
-def private_descent(problem, updates: int):
+def private_descent(problem, updates: int, mechanism: str = "gaussian"):
     """Eq. (6) with so many updates; what the budget is makes no difference to its speed."""
-    privacy = PrivateUpdates(Budget(1.0, 1e-5), updates, clip=1.0)
+    accountant = None if mechanism == "gaussian" else "basic"
+    privacy = PrivateUpdates(Budget(1.0, 1e-5), updates, 1.0, mechanism, accountant=accountant)
     return CoordinateDescent(privacy=privacy).prepare(problem, SEED).rule
 
 
@@ -111,25 +130,22 @@ def first_clocks(table, agents: int):
     return ids, first_ticks(table, np.uint64(SEED), ids), np.zeros(agents, np.int64)
 
 
-def engine_rate(descent, limit: int, until: int, threads: int) -> float:
+def engine_rate(
+    descent, limit: int, until: int, threads: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Updates a second of one run, clocks included."""
     run = start_run(descent, limit, threads)
-    started = time.perf_counter()
+    started = clock()
     run.advance(until)
-    return int(run.updates.sum()) / (time.perf_counter() - started)
+    return int(run.updates.sum()) / (clock() - started)
 
 
 def numpy_rate(wakers, problem) -> float:
-    """Updates a second of one run of the NumPy loop on these wake-ups in their order."""
+    """Updates a second of processor time of one run of the NumPy loop on these wake-ups in their order."""
     models = np.zeros((problem.n_agents, problem.dimension), np.float32)
-    started = time.perf_counter()
+    started = time.process_time()
     numpy_loop(wakers, problem, models)
-    return wakers.size / (time.perf_counter() - started)
-
-
-def updates_per_second(descent, limit: int, threads: int) -> float:
-    """Median of several runs over the same wake-ups."""
-    return float(np.median([engine_rate(descent, limit, NEVER - 1, threads) for _ in range(REPEATS)]))
+    return wakers.size / (time.process_time() - started)
 
 
 def wake_order(table, next_ticks, until: int):
@@ -145,49 +161,63 @@ def wake_order(table, next_ticks, until: int):
     return np.array(agents)[np.lexsort((agents, times))]
 
 
-def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[float, float, float]]:
-    """Updates a second of the NumPy loop and of the engine on the same wake-ups, and bytes a second read.
+def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[float, ...]]:
+    """Updates a second of the NumPy loop and of the engine on the same wake-ups, bytes a second read, and
+    plain and private updates a second.
 
-    By turns, so that whatever else goes on in the machine meets all alike.
+    By turns and in processor time: whatever else goes on in the machine matters less.
     """
-    compile_everything(1)
+    compile_everything(1, private=True)
     problem = benchmark_problem(agents, dimension, degree)
     table = Conditions().table(np.arange(agents))
     clocks = first_clocks(table, agents)
     until = time_of_tick(agents, table, SEED, NEVER, *clocks)
     wakers = wake_order(table, clocks[1], until)
     descent = CoordinateDescent().prepare(problem, SEED).rule
+    private = private_descent(problem, PLANNED_UPDATES)
     numbers = problem.population.features.reshape(-1)
+    clock = time.process_time
     return [
         (
             numpy_rate(wakers, problem),
-            engine_rate(descent, NEVER, until, 1),
-            machine_bandwidth(numbers, 1),
+            engine_rate(descent, NEVER, until, 1, clock),
+            machine_bandwidth(numbers, 1, clock),
+            engine_rate(descent, PLANNED_UPDATES, NEVER - 1, 1, clock),
+            engine_rate(private, PLANNED_UPDATES, NEVER - 1, 1, clock),
         )
         for _ in range(REPEATS)
     ]
 
 
+def update_bytes(problem) -> float:
+    """An update reads samples, targets and the neighbors' models once, and moves the own model twice."""
+    mean_samples = problem.population.n_samples / problem.n_agents
+    mean_degree = problem.neighbors.neighbors.size / problem.n_agents
+    return 4 * (mean_samples * (problem.dimension + 1) + (mean_degree + 2) * problem.dimension)
+
+
 def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: int | None = None) -> dict:
     # First, so that the data is never in memory twice.
     turns = in_own_process(one_thread_rates, agents, dimension, degree, environment=ONE_THREAD)
-    of_numpy, of_engine, of_reads = np.array(turns).T
+    of_numpy, of_engine, of_reads, of_plain, of_private = np.array(turns).T
     threads = choose_threads(threads, agents)
     compile_everything(threads, private=True)
     problem = benchmark_problem(agents, dimension, degree)
     descent = CoordinateDescent().prepare(problem, SEED).rule
-    limit = max(3, 300_000 // agents)
-    mean_samples = problem.population.n_samples / agents
-    mean_degree = problem.neighbors.neighbors.size / agents
-    bytes_per_update = 4 * (mean_samples * (dimension + 1) + (mean_degree + 2) * dimension)
+    limit = max(PLANNED_UPDATES, 300_000 // agents)
+    private = private_descent(problem, limit)
+    bytes_per_update = update_bytes(problem)
     machine = machine_bandwidth(problem.population.features.reshape(-1), threads)
-    rate = updates_per_second(descent, limit, threads)
+    # By turns: whatever else goes on in the machine meets both alike.
+    turns = [
+        [engine_rate(one, limit, NEVER - 1, threads) for one in (descent, private)] for _ in range(REPEATS)
+    ]
+    rate, private_rate = np.median(turns, axis=0).tolist()
     machine = max(machine, machine_bandwidth(problem.population.features.reshape(-1), threads))
-    private_rate = updates_per_second(private_descent(problem, limit), limit, threads)
     return {
         "agents": agents,
         "dimension": dimension,
-        "degree": mean_degree,
+        "degree": problem.neighbors.neighbors.size / agents,
         "threads": threads,
         "updates_per_second": rate,
         "bytes_per_update": bytes_per_update,
@@ -200,4 +230,5 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
         "one_thread_bandwidth_share": float(np.median(of_engine) * bytes_per_update / of_reads.max()),
         "private_updates_per_second": private_rate,
         "private_cost_ratio": rate / private_rate,
+        "one_thread_private_cost_ratio": float(np.median(of_plain / of_private)),
     }

@@ -23,11 +23,11 @@ import numpy as np
 from benchmarks.engine import ONE_THREAD, ROOT
 from benchmarks.network_host import DONE, READY, WINDOW, latencies, read_report
 from flockwise.data import Samples
+from flockwise.deploy.folder import OwnBudget
+from flockwise.deploy.settings import NetworkSettings
+from flockwise.deploy.setup import Member, create_network, free_addresses, host_together
 from flockwise.errors import FlockwiseError
 from flockwise.graph import random_graph
-from flockwise.net.folder import OwnBudget
-from flockwise.net.settings import NetworkSettings
-from flockwise.net.setup import Member, create_network, free_addresses, host_together
 from flockwise.objective import Objective
 
 SEED = 0

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.net.folder import HostFolder
-from flockwise.net.host import Host
+from flockwise.deploy.folder import HostFolder
 from flockwise.net.node import Node
-from flockwise.net.run import open_host
+from flockwise.runtime.host import Host
+from flockwise.runtime.run import open_host
 
 # Files in the host's folder by which the benchmark and its processes talk to each other.
 READY, WINDOW, DONE = "ready", "window", "done"

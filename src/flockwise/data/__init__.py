@@ -1,11 +1,19 @@
 """Bytes → Population: all agents' samples, packed agent after agent."""
 
-from flockwise.data.movielens import MovieLens, load_movielens
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from flockwise.data.population import Population
-from flockwise.data.ratings import RatingsTask, ratings_task
 from flockwise.data.samples import Samples
-from flockwise.data.synthetic import LinearTask, linear_classification
-from flockwise.data.tables import population_from_frame, read_population
+from flockwise.later import names_from
+
+if TYPE_CHECKING:
+    from flockwise.data.movielens import MovieLens, load_movielens
+    from flockwise.data.ratings import RatingsTask, ratings_task
+    from flockwise.data.stored import StoredPopulation, open_population
+    from flockwise.data.synthetic import LinearTask, linear_classification
+    from flockwise.data.tables import population_from_frame, read_population
 
 __all__ = [
     "LinearTask",
@@ -13,9 +21,21 @@ __all__ = [
     "Population",
     "RatingsTask",
     "Samples",
+    "StoredPopulation",
     "linear_classification",
     "load_movielens",
+    "open_population",
     "population_from_frame",
     "ratings_task",
     "read_population",
 ]
+
+# Readers are large, and no business of a real agent: they are imported when they are used.
+__getattr__ = names_from(
+    __name__,
+    movielens=("MovieLens", "load_movielens"),
+    ratings=("RatingsTask", "ratings_task"),
+    stored=("StoredPopulation", "open_population"),
+    synthetic=("LinearTask", "linear_classification"),
+    tables=("population_from_frame", "read_population"),
+)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from flockwise.data.checks import cell_error, distinct, quoted
 from flockwise.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 
@@ -26,33 +28,40 @@ def is_numbered(names: Sequence[str]) -> bool:
     return names[-1] == str(len(names) - 1) and tuple(names) == tuple(map(str, range(len(names))))
 
 
+def unless_numbered(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names that say more than the order of the agents does; None for "0", "1", …"""
+    return None if names is None or is_numbered(names) else tuple(names)
+
+
 def encode_labels(
-    labels: pa.ChunkedArray, column: str, names: Sequence[str] | None = None
+    labels: pa.ChunkedArray, column: str, names: Sequence[str] | None = None, before: int = 0
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """The position of each row's agent, and the agents' names in that order.
 
     Without `names`, agents are sorted (as numbers when all labels are whole numbers), whatever the order
-    of the rows.
+    of the rows. before: rows ahead of these, for messages.
     """
-    codes, found = _factorize(labels, column)
-    ordered = tuple(_sorted_labels(found)) if names is None else tuple(names)
+    codes, found = _factorize(labels, column, before)
+    ordered = tuple(sorted_labels(found)) if names is None else tuple(names)
     position = {name: place for place, name in enumerate(ordered)}
     for code, name in enumerate(found):
         if name not in position:
             row = int(np.argmax(codes == code))
             known = f"is not one of the agents given ({quoted(ordered)}); add it there or drop its rows"
-            raise cell_error(name, column, row, known)
+            raise cell_error(name, column, before + row, known)
     recode = np.array([position[name] for name in found], dtype=np.int64)
     return recode[codes], ordered
 
 
 def label_array(agents: Any) -> pa.ChunkedArray:
     """Labels from a NumPy array or a list, ready for `encode_labels`."""
+    import pyarrow as pa  # large, and no business of a real agent
+
     try:
         values = np.asarray(agents)
         if values.ndim != 1:
             raise DataError(f"agents must hold one label per row, got an array of shape {values.shape}")
-        converted = pa.array(values, from_pandas=values.dtype.kind == "O")
+        converted = pa.array(values, from_pandas=values.dtype.kind in "Of")
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(
             f"agents holds labels of several kinds; use text or integers throughout ({error})"
@@ -72,25 +81,27 @@ def packing_order(
     return np.argsort(codes, kind="stable"), offsets
 
 
-def _factorize(labels: pa.ChunkedArray, column: str) -> tuple[NDArray[Any], list[str]]:
-    labels = _plain(labels, column)
+def _factorize(labels: pa.ChunkedArray, column: str, before: int) -> tuple[NDArray[Any], list[str]]:
+    labels = plain_labels(labels, column)
     missing = labels.is_null().to_numpy()
     if missing.any():
-        raise _missing_label(column, int(np.argmax(missing)))
+        raise _missing_label(column, before + int(np.argmax(missing)))
     # Encoded before the chunks are joined: joined text may exceed the 2 GiB of one Arrow array.
     encoded = labels.dictionary_encode().combine_chunks()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     found = [str(value) for value in encoded.dictionary.to_pylist()]
     if "" in found:
-        raise _missing_label(column, int(np.argmax(codes == found.index(""))))
+        raise _missing_label(column, before + int(np.argmax(codes == found.index(""))))
     return codes, found
 
 
-def _plain(labels: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
+def plain_labels(labels: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
     """Text or integers, whatever encoding they came in."""
+    import pyarrow as pa  # as above
+
     kind = labels.type
     if pa.types.is_dictionary(kind):
-        categories = (_plain(pa.chunked_array([chunk.dictionary]), column) for chunk in labels.chunks)
+        categories = (plain_labels(pa.chunked_array([chunk.dictionary]), column) for chunk in labels.chunks)
         pairs = zip(categories, labels.chunks, strict=True)
         return pa.chunked_array([known.combine_chunks().take(chunk.indices) for known, chunk in pairs])
     if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -100,6 +111,8 @@ def _plain(labels: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
         return labels.cast(pa.large_string())
     if pa.types.is_null(kind):
         raise _missing_label(column, 0)
+    if labels.null_count:  # whole numbers with a gap are no longer whole numbers in pandas
+        raise _missing_label(column, int(np.argmax(labels.is_null().to_numpy())))
     raise DataError(f"column {column!r}: agents must be text or integers, got {kind}; convert the column")
 
 
@@ -112,7 +125,7 @@ def _missing_label(column: str, row: int) -> DataError:
     return cell_error(None, column, row, "the agent is missing; fill it or drop the row")
 
 
-def _sorted_labels(labels: list[str]) -> list[str]:
+def sorted_labels(labels: list[str]) -> list[str]:
     if all(WHOLE_NUMBER.fullmatch(label) for label in labels):
         return sorted(labels, key=int)
     return sorted(labels)

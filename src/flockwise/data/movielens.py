@@ -123,7 +123,7 @@ def _given_folder(path: Path) -> Path:
 
 
 def _find_or_download(url: str, sha256: str) -> Path:
-    places = list(_places())
+    places = list(dict.fromkeys(_places()))
     for folder in places:
         if (folder / "u.data").is_file():
             return folder

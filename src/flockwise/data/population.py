@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -23,6 +23,7 @@ from flockwise.data.checks import (
 from flockwise.data.labels import encode_labels, is_numbered, label_array, names_of, packing_order
 from flockwise.data.samples import Samples
 from flockwise.errors import DataError
+from flockwise.notebook import html_table
 from flockwise.privacy.origin import Origin
 
 # What `with_intercept` calls its feature.
@@ -33,11 +34,12 @@ INTERCEPT = "intercept"
 class Population:
     """Agent i's samples are rows offsets[i]:offsets[i + 1] of `features` and `targets`.
 
-    Make one with `Population.from_arrays`, `Population.packed`, `population_from_frame` or
-    `read_population`. All arrays are read-only, all numbers finite; an agent may have no sample.
+    Make one with `Population.from_arrays`, `Population.packed`, `population_from_frame`, `read_population`
+    or, for samples that stay in their files, `open_population`. All arrays are read-only, all numbers finite;
+    an agent may have no sample.
     origins: what in the samples was computed from private data of others, or of the whole agent at once,
     such as learned features or centers; every guarantee names it.
-    has_intercept: whether `with_intercept` added the last feature, so that new rows can do without it.
+    has_intercept: whether `with_intercept` added the last feature. New rows can do without it.
     """
 
     features: FloatArray
@@ -125,6 +127,21 @@ class Population:
         _finite(self.features, self.dtype, self.feature_names, self._owner)
         _finite(self.targets[:, None], self.dtype, ("target",), self._owner)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        counts = self.sample_counts
+        span = f"{counts.min():,} to {counts.max():,}, mean {counts.mean():,.1f}" if len(counts) else "none"
+        rows = {
+            "agents": f"{self.n_agents:,}",
+            "samples": f"{self.n_samples:,}",
+            "samples of an agent": span,
+            "features": quoted(self.feature_names),
+        }
+        leaks = [origin.words for origin in self.origins if not origin.is_covered]
+        return html_table(
+            "Samples of many agents", rows | ({"made from private data": "; ".join(leaks)} if leaks else {})
+        )
+
     def __repr__(self) -> str:
         return (
             f"Population({self.n_agents} agents, {self.n_samples} samples, "
@@ -135,13 +152,26 @@ class Population:
     def n_agents(self) -> int:
         return len(self.offsets) - 1
 
+    # Whether the samples are in memory; those in files are read when they are asked for.
+    is_read: ClassVar[bool] = True
+
+    @property
+    def in_memory(self) -> Population:
+        """The same, with its samples read."""
+        return self
+
+    @property
+    def identity(self) -> tuple[NDArray[Any], ...]:
+        """Arrays that are equal for equal samples."""
+        return (self.features, self.targets, self.offsets)
+
     @property
     def n_samples(self) -> int:
-        return self.features.shape[0]
+        return int(self.offsets[-1])
 
     @property
     def n_features(self) -> int:
-        return self.features.shape[1]
+        return len(self.feature_names)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -193,21 +223,24 @@ class Population:
         features = np.ones((self.n_samples, self.n_features + 1), dtype=self.dtype)
         features[:, :-1] = self.features
         names = (*self.feature_names, INTERCEPT)
-        return replace(self, features=features, feature_names=names, has_intercept=True)
+        return replace(self.in_memory, features=features, feature_names=names, has_intercept=True)
 
     def select(self, agents: Sequence[str] | Sequence[int] | NDArray[Any]) -> Population:
         """Only these agents, in this order; text is a name, an integer a position."""
-        chosen = np.array(
-            [self.agent_index(a) if isinstance(a, str) else self._check_position(a) for a in agents],
-            dtype=np.int64,
-        )
-        names = distinct((self.agent_names[place] for place in chosen), "agent")
+        chosen = self.chosen(agents)
+        names = tuple(self.agent_names[place] for place in chosen)
         offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
         np.cumsum(self.sample_counts[chosen], out=offsets[1:])
         shifts = np.repeat(self.offsets[chosen] - offsets[:-1], self.sample_counts[chosen])
         rows = shifts + np.arange(offsets[-1])
         features, targets = self.features[rows], self.targets[rows]
         return replace(self, features=features, targets=targets, offsets=offsets, given_names=names)
+
+    def chosen(self, agents: Sequence[str] | Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
+        """The positions of agents given by name or position, each once."""
+        places = [self.agent_index(a) if isinstance(a, str) else self._check_position(a) for a in agents]
+        distinct((self.agent_names[place] for place in places), "agent")
+        return np.array(places, np.int64)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -230,7 +263,7 @@ class Population:
     ) -> Population:
         """The same agents and features with other numbers."""
         offsets = self.offsets if offsets is None else offsets
-        return replace(self, features=features, targets=targets, offsets=offsets)
+        return replace(self.in_memory, features=features, targets=targets, offsets=offsets)
 
 
 def held_out_rows(offsets: NDArray[np.int64], test_share: float, seed: int) -> NDArray[np.bool_]:

@@ -22,16 +22,20 @@ FeatureLaw: TypeAlias = Literal["uniform", "gaussian"]
 AGENTS_PER_CHUNK = 1024
 
 # First word of a child seed, by what is drawn from it.
-TARGETS, SAMPLE_COUNTS, ROTATION, TRAIN, TEST = range(5)
+TARGETS, SAMPLE_COUNTS, ROTATION, TRAIN, TEST, PROFILES = range(6)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTask:
-    """Training and test samples of all agents, and the separators that labelled them."""
+    """Training and test samples of all agents, and the separators that labelled them.
+
+    profiles: what the task takes as public about each agent, one row of `informative` numbers.
+    """
 
     train: Population
     test: Population
     targets: NDArray[np.float64]
+    profiles: NDArray[np.float64]
     rotation: NDArray[np.float64] | None
     features: FeatureLaw
     informative: int
@@ -58,6 +62,7 @@ def linear_classification(
     features: FeatureLaw = "uniform",
     informative: int = 2,
     rotated: bool = False,
+    profile_noise: float = 0.2,
     dtype: DTypeLike = "float64",
 ) -> LinearTask:
     """Section 5.1: labels sign(target·x) in {−1, +1} of random samples, some of them flipped.
@@ -72,6 +77,8 @@ def linear_classification(
         Left open by the paper; 2 fits its results.
     rotated: turn features and targets by one random orthogonal matrix. Not in the paper: it takes
         away the zeros, from which a sparse method would profit without any collaboration.
+    profile_noise: profiles are the informative coordinates of the target and normal noise of this standard
+        deviation. Not in the paper, whose graph is made from the targets themselves, which nobody knows.
     dtype: of the samples; float32 and float64 use different draws.
     """
     if n_agents < 1:
@@ -84,6 +91,8 @@ def linear_classification(
         raise DataError(f"test_samples must not be negative, got {test_samples}")
     if not 0 <= label_noise <= 1:
         raise DataError(f"label_noise is a probability between 0 and 1, got {label_noise}")
+    if not profile_noise >= 0:
+        raise DataError(f"profile_noise must not be negative, got {profile_noise}")
     if not 1 <= informative <= dimension:
         raise DataError(f"informative must lie between 1 and dimension = {dimension}, got {informative}")
     if features not in get_args(FeatureLaw):
@@ -96,6 +105,8 @@ def linear_classification(
         train=sampler.draw(TRAIN, counts, label_noise),
         test=sampler.draw(TEST, np.full(n_agents, test_samples), label_noise if noisy_test else 0.0),
         targets=_targets(coefficients, dimension, rotation),
+        profiles=coefficients
+        + profile_noise * _generator(seed, PROFILES).standard_normal(coefficients.shape),
         rotation=rotation,
         features=features,
         informative=informative,

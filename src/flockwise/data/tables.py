@@ -89,6 +89,29 @@ def with_range_index(table: pa.Table, name: str) -> pa.Table:
     return table
 
 
+def index_in_words(table: pa.Table) -> str | None:
+    """What pandas calls the rows, if it is more than their numbers 0, 1, …; None without such an index."""
+    for index in _index_columns(table):
+        if isinstance(index, str):
+            return f"has an index ({quoted(table[index][:3].to_pylist())}, …)"
+        if (index["start"], index["step"]) != (0, 1):
+            return f"has an index that begins with {index['start']} in steps of {index['step']}"
+    return None
+
+
+def index_labels(table: pa.Table) -> list[Any] | None:
+    """What pandas calls each row; None without an index, or if it is the numbers 0, 1, …"""
+    indexes = _index_columns(table)
+    if len(indexes) > 1:
+        raise DataError(f"the frame has an index of {len(indexes)} levels; name each agent by one label")
+    for index in indexes:
+        if isinstance(index, str):
+            return table[index].to_pylist()
+        if (index["start"], index["step"]) != (0, 1):
+            return list(range(index["start"], index["stop"], index["step"]))
+    return None
+
+
 def _index_columns(table: pa.Table) -> list[Any]:
     return (table.schema.pandas_metadata or {}).get("index_columns", [])
 
@@ -139,7 +162,7 @@ def population_from_frame(
     Booleans count as 0 and 1. Text, categories and missing values are refused.
     """
     table, kept = as_table(frame), float_dtype(dtype)
-    columns = _feature_columns(table, agent, target, features)
+    columns = feature_columns(table, agent, target, features)
     if table.num_rows == 0:
         raise DataError("the table has no rows; give at least one sample")
     known = None if agents is None else names_of(agents)
@@ -176,7 +199,7 @@ def read_population(
         raise DataError(f"{file}: {error}") from None
 
 
-def _feature_columns(
+def feature_columns(
     table: pa.Table, agent: str, target: str, features: Sequence[str] | None
 ) -> tuple[str, ...]:
     """The feature columns, once it is sure that every column asked for is there, once and in one role."""
@@ -199,24 +222,35 @@ def _feature_columns(
 
 
 def finite_numbers(
-    column: pa.ChunkedArray, name: str, owner: Callable[[int], str | None], dtype: np.dtype[Any]
+    column: pa.ChunkedArray,
+    name: str,
+    owner: Callable[[int], str | None],
+    dtype: np.dtype[Any],
+    numbers_of_rows: NDArray[np.int64] | None = None,
 ) -> NDArray[Any]:
-    """The column as finite floats; the first cell that is not one is refused by agent, column and row."""
+    """The column as finite floats; the first cell that is not one is refused by agent, column and row.
+
+    numbers_of_rows: what messages count the rows by, if not by their place in the column.
+    """
+
+    def refused(row: int, problem: str) -> DataError:
+        number = row if numbers_of_rows is None else int(numbers_of_rows[row])
+        return cell_error(owner(row), name, number, problem)
+
     kind = column.type
     if pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif not _is_numeric(kind):
-        row, problem = _why_not_numbers(column)
-        raise cell_error(owner(row), name, row, problem)
+        raise refused(*_why_not_numbers(column))
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))
-        raise cell_error(owner(row), name, row, "missing value; fill it or drop the row")
+        raise refused(row, "missing value; fill it or drop the row")
     numbers = column.to_numpy()
     converted = as_floats(numbers, dtype)
     finite = np.isfinite(converted)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise cell_error(owner(row), name, row, nonfinite_words(float(numbers[row]), dtype))
+        raise refused(row, nonfinite_words(float(numbers[row]), dtype))
     return converted
 
 

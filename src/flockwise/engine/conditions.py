@@ -228,7 +228,8 @@ def count_extra_models(table, seed, ids, offsets, neighbors, start_is_public, un
         agent = ids[position]
         if not start_is_public and appearance(table, seed, agent) <= until:
             count += offsets[position + 1] - offsets[position]
-        time = next_return(table, seed, agent, -1, until)
+        # Nobody has appeared before time 0, so whoever is there by then is handed nothing.
+        time = next_return(table, seed, agent, 0, until)
         while time <= until:
             for e in range(offsets[position], offsets[position + 1]):
                 sender = ids[neighbors[e]]

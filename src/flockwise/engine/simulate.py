@@ -5,37 +5,59 @@ from __future__ import annotations
 import hashlib
 import math
 import time as wall_clock
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.checks import Count, Duration, Seed, ShareInside, check_fields, fits
+from flockwise.checks import Count, Duration, Seed, ShareInside, check_fields, check_kind, fits
 from flockwise.data import Population
-from flockwise.engine.base import ENGINES, Judge, Run, RunSettings, Status, Sums
+from flockwise.data.rows import named_rows
+from flockwise.engine.base import (
+    ENGINES,
+    MODELS,
+    OWN_MODELS,
+    Engine,
+    Judge,
+    Left,
+    Run,
+    RunSettings,
+    SavedRun,
+    Status,
+    Sums,
+)
 from flockwise.engine.conditions import Conditions
-from flockwise.errors import PrivacyError, ResumeError, SimulationError
-from flockwise.method.base import Method, check_method, check_prepared
-from flockwise.method.rules import Rounds, Rule, Solved
+from flockwise.engine.judges import DescentObjective, Score
+from flockwise.errors import FlockwiseWarning, PrivacyError, ResumeError, SimulationError
+from flockwise.files import new_folder
+from flockwise.method.base import Method, Prepared, check_method, check_prepared
+from flockwise.method.rules import Descent, Rounds, Rule, Solved
 from flockwise.method.start import seeds_before
-from flockwise.objective import Problem
-from flockwise.privacy.tracked import own_models, run_models
+from flockwise.objective import CollaborativeObjective, Problem
+from flockwise.privacy.tracked import OWN, own_models, run_models, run_origin
+from flockwise.progress import Progress, watched
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
 from flockwise.results.frames import in_order_of
 from flockwise.results.metrics import agent_metrics
+from flockwise.results.stored import StoredModels
 from flockwise.results.trajectory import Record, Trajectory
-from flockwise.solve import choose_l2
-
-Progress = Callable[[int, int | None], None]
+from flockwise.solve import certified_gap, resolve_l2, solve_local_models
 
 # Aim at this many seconds between two reports of progress.
 REPORT_SECONDS = 0.2
+# How far a run goes from barrier to barrier if nothing is recorded on the way.
+UNITS_UNRECORDED = 12
+# Units of time between two records, unless somebody says otherwise.
+RECORD_EVERY = 1.0
 # These rules have no clock: they are one step.
 AT_ONCE = (Solved, Rounds)
 # What a resumed run has to share with the saved one.
-KEPT = ("method", "method_settings", "engine", "seed", "updates", "record_every", "conditions")
+KEPT = ("method", "method_settings", "seed", "updates", "record_every", "conditions")
 
 
 @dataclass(frozen=True)
@@ -46,7 +68,7 @@ class Stops:
     ticks: Count | None = None
     time: Duration | None = None
     tolerance: ShareInside | None = None
-    record_every: Duration | None = 1.0
+    record_every: Duration | None = RECORD_EVERY
 
     def __post_init__(self) -> None:
         check_fields(self, SimulationError)
@@ -63,18 +85,18 @@ def simulate(
     problem: Problem,
     method: Method,
     *,
-    engine: str = "cpu",
+    engine: str | Engine = "cpu",
     seed: int = 0,
     updates: int | None = None,
     ticks: int | None = None,
     time: float | None = None,
     tolerance: float | None = None,
-    record_every: float | None = 1.0,
+    record_every: float | None = RECORD_EVERY,
     test: Population | None = None,
     conditions: Conditions | None = None,
     threads: int | None = None,
-    resume: Trajectory | None = None,
-    progress: Progress | None = None,
+    resume: SavedRun | None = None,
+    progress: Progress | Literal[False] | None = None,
     should_stop: Callable[[], bool] | None = None,
     on_record: Callable[[Record], None] | None = None,
     measures: Mapping[str, Judge] | None = None,
@@ -84,22 +106,29 @@ def simulate(
     Stops when every agent has done `updates` updates, after `ticks` ticks of all agents together,
     at simulated `time` (one unit is the mean interval between two ticks of an agent), or when the
     objective changed by less than `tolerance` (relative) between two records with at least one tick
-    per agent on average between them, whichever is first. A method that is computed at once needs no stop.
+    per agent on average between them, whichever is first. A run that `tolerance` stopped far from the optimum
+    warns with its certified gap, which any run has as `run.gap`. A method that is computed at once needs no
+    stop.
     Records are taken every `record_every` units of time, and at the start and the end; None takes
     just these two. `test` gives the accuracy or RMSE in the records, its agents found by name; `measures`
     adds means over agents of your own judges (functions of everyone's models that give one value per
-    agent). `on_record` gets each record as it is taken. `resume` goes on with a saved run, to the same end as
-    if it had never stopped.
-    `progress` is called with the ticks done and the ticks to do, if known. `should_stop` is asked now and
-    then; the run then ends at the next barrier and can be resumed. One `seed` reaches every clock and all
-    noise.
+    agent). `on_record` gets each record as it is taken. `resume` goes on with a saved run or a checkpoint, on
+    any engine, to the same end as if it had never stopped. `engine` is a name, or an engine with settings.
+    `progress` is called with the ticks done and the ticks to do, if known; without it a terminal or a
+    notebook shows a bar, and False shows none. `should_stop` is asked at each record, or at least every
+    12 units of time where none are taken; the run then ends and can be resumed. One `seed` reaches every
+    clock and all noise.
     """
     if not fits(seed, Seed):
         raise SimulationError(f"seed must be a whole number from 0 to 2^64 - 1, got seed={seed!r}")
-    chosen = ENGINES[engine]
-    if problem.objective.l2 == "auto":
-        problem = choose_l2(problem)
+    check_kind(problem, Problem, "problem", SimulationError)
+    if isinstance(method, type) or not hasattr(method, "prepare"):
+        raise SimulationError(f"method must be a method such as CoordinateDescent(), got {method!r}")
+    if test is not None:
+        check_kind(test, Population, "test", SimulationError)
+    chosen = ENGINES[engine] if isinstance(engine, str) else engine
     private = getattr(method, "privacy", None) is not None
+    problem = resolve_l2(problem, is_private=private)
     check_method(method, problem, PrivacyError if private else SimulationError)
     prepared = check_prepared(method, method.prepare(problem, int(seed)))
     stops = _planned_stops(prepared.rule, Stops(updates, ticks, time, tolerance, record_every))
@@ -113,7 +142,7 @@ def simulate(
     settings = {
         "method": method.name,
         "method_settings": _setting(method),
-        "engine": engine,
+        "engine": chosen.name,
         "seed": int(seed),
         "seeds": sorted(seeds),
         "updates": _setting(stops.updates),
@@ -122,36 +151,120 @@ def simulate(
     }
     if resume is not None:
         _check_resumable(resume, problem, settings)
-    run = chosen.start(prepared.rule, run_settings, None if resume is None else dict(resume.state))
+    score = None if test is None else Score(problem.loss, test)
+    judges = _Judges(_objective_judge(prepared), score, measures or {})
+    if getattr(chosen, "models", None) is not None:
+        _check_divisible(method.name, prepared)
+    run = chosen.start(prepared.rule, run_settings, None if resume is None else resume.state)
+    try:
+        driver = _Driver(run, stops, judges, problem, on_record, resume, settings)
+        if progress is None:
+            with watched(f"running {method.name}", "ticks") as bar:
+                stopped = driver.to_the_end(bar, should_stop)
+        else:
+            stopped = driver.to_the_end(progress or None, should_stop)
+        made = {
+            "method": method.name,
+            "records": tuple(driver.records),
+            "loss": problem.loss,
+            "agent_names": problem.population.agent_names,
+            "feature_names": problem.population.feature_names,
+            "has_intercept": problem.population.has_intercept,
+            "fingerprint": lambda: problem.fingerprint,
+            "settings": settings | _shown(prepared.rule),
+            "stopped": "solved" if isinstance(prepared.rule, AT_ONCE) else stopped,
+            "guarantee": prepared.guarantee,
+            "sample_counts": problem.population.sample_counts,
+            "alone": None if test is None else partial(_alone, problem, test),
+            "certified": partial(certified_gap, problem) if _descends_to_the_optimum(prepared) else None,
+        }
+        folder = getattr(chosen, "models", None)
+        if folder is not None:
+            return _left_there(run, Path(folder), made, seeds, prepared, score)
+        gathered = _gathered(run, made, driver.now, seeds, prepared, score)
+        if stopped == "tolerance":
+            _warn_if_far(gathered)
+        return gathered
+    finally:
+        getattr(run, "close", lambda: None)()
 
-    def score(models: NDArray[Any]) -> NDArray[np.float64]:
-        assert test is not None
-        return agent_metrics(problem.loss, test, models)
 
-    objective = None if prepared.objective is None else prepared.objective.agent_values
-    judges = _Judges(objective, None if test is None else score, measures or {})
-    driver = _Driver(run, stops, judges, problem.n_agents, on_record, resume)
-    stopped = driver.to_the_end(progress, should_stop)
+def _descends_to_the_optimum(prepared: Prepared) -> bool:
+    """Whether the run would end at the minimum of Eq. (2): a clipped mean of neighbors leads elsewhere."""
+    rule = prepared.rule
+    is_plain = type(rule) is Descent and rule.noise is None
+    return is_plain and isinstance(prepared.objective, CollaborativeObjective)
+
+
+def _warn_if_far(run: Trajectory) -> None:
+    gap = run.gap
+    if gap is not None and gap.is_far:
+        warnings.warn(gap.words, FlockwiseWarning, stacklevel=3)
+
+
+def _gathered(
+    run: Run,
+    made: Mapping[str, Any],
+    now: int,
+    seeds: Iterable[int],
+    prepared: Prepared,
+    score: Score | None,
+) -> Trajectory:
+    """A run whose models are brought here."""
     result, state = run.result(), run.state()
     own = None if prepared.finish is None else prepared.finish(result.models, result.details)
+    fields = {**made, "settings": made["settings"] | dict(result.settings)}
     return Trajectory(
-        method=method.name,
-        models=run_models(result.models, method.name, prepared.guarantee, seeds),
-        records=tuple(driver.records),
-        loss=problem.loss,
-        agent_names=problem.population.agent_names,
-        feature_names=problem.population.feature_names,
-        has_intercept=problem.population.has_intercept,
+        **fields,
+        models=run_models(result.models, made["method"], prepared.guarantee, seeds, made["agent_names"]),
         updates=result.updates,
-        agent_metrics=None if test is None else score(result.models),
-        problem_fingerprint=problem.fingerprint,
-        settings=settings | dict(result.settings),
-        stopped="solved" if isinstance(prepared.rule, AT_ONCE) else stopped,
-        state=state | {"now": np.array(driver.now)} if state else {},
-        own_models=None if own is None else own_models(own),
-        own_metrics=None if test is None or own is None else score(own),
-        guarantee=prepared.guarantee,
+        agent_metrics=None if score is None else score(result.models),
+        state=state | {"now": np.array(now)} if state else {},
+        own_models=None if own is None else own_models(own, made["agent_names"]),
+        own_metrics=None if score is None or own is None else score(own),
+        prior=result.prior,
     )
+
+
+def _left_there(
+    run: Any,
+    folder: Path,
+    made: Mapping[str, Any],
+    seeds: Iterable[int],
+    prepared: Prepared,
+    score: Score | None,
+) -> Trajectory:
+    """A run whose models are written where they are, and read when someone asks for them."""
+    assert isinstance(prepared.rule, Descent)
+    start, names = prepared.rule.start, made["agent_names"]
+    origin = run_origin(made["method"], prepared.guarantee, seeds)
+    models = StoredModels(str(folder), MODELS, names, start.shape[1], start.dtype, origin)
+    own = replace(models, stem=OWN_MODELS, dtype=np.dtype(np.float64), origin=OWN)
+    found: Any = {"models": models, "own_models": None if prepared.finish is None else own}
+    draft = Trajectory(**made, **found, updates=np.empty(0, np.int64), agent_metrics=None)
+    schemas = {MODELS: draft.models_schema("released")}
+    if prepared.finish is not None:
+        schemas[OWN_MODELS] = draft.models_schema("own")
+    with new_folder(folder) as part:
+        left: Left = run.leave_models(part, schemas, names, prepared.finish, score)
+    return replace(
+        draft,
+        updates=left.updates,
+        agent_metrics=left.values.get(MODELS),
+        own_metrics=left.values.get(OWN_MODELS),
+        settings={**draft.settings, **left.settings},
+    )
+
+
+def _shown(rule: Rule) -> dict[str, str]:
+    """Which of an agent's models a private run shows, where there are several."""
+    shown = getattr(rule, "shown", None)
+    return {} if shown is None else {"models": shown}
+
+
+def _alone(problem: Problem, test: Population) -> NDArray[np.float64]:
+    """How agents fare with the models that they learn alone."""
+    return agent_metrics(problem.loss, test, solve_local_models(problem))
 
 
 def _planned_stops(rule: Rule, stops: Stops) -> Stops:
@@ -172,7 +285,7 @@ def _planned_stops(rule: Rule, stops: Stops) -> Stops:
 
 
 def _refuse_unusable(
-    name: str, rule: Rule, stops: Stops, settings: RunSettings, resume: Trajectory | None
+    name: str, rule: Rule, stops: Stops, settings: RunSettings, resume: SavedRun | None
 ) -> None:
     """An option that a rule cannot use is refused, not ignored."""
     if not isinstance(rule, AT_ONCE):
@@ -180,13 +293,30 @@ def _refuse_unusable(
             raise SimulationError("say when to stop: give updates, ticks, time or tolerance")
         return
     unusable = [*stops.given]
+    unusable += [] if stops.record_every in (RECORD_EVERY, None) else ["record_every"]
     unusable += ["threads"] if settings.threads is not None else []
     unusable += ["resume"] if resume is not None else []
-    unusable += [] if settings.conditions.are_ideal else ["conditions"]
+    unusable += [] if _can_bear(rule, settings.conditions) else ["conditions"]
     if unusable:
         raise SimulationError(
             f"method {name!r} is computed at once and cannot use {unusable[0]}; leave it out"
         )
+
+
+def _check_divisible(name: str, prepared: Prepared) -> None:
+    """Own models are made where the models are left, if that can be done for some agents alone."""
+    if prepared.finish is not None and not hasattr(prepared.finish, "part"):
+        raise SimulationError(
+            f"method {name!r} makes own models of all agents' samples in one place, not with the shards; "
+            "leave models out of the engine"
+        )
+
+
+def _can_bear(rule: Rule, conditions: Conditions) -> bool:
+    """Whether a rule without clocks can be run so: sums do without agents that are absent."""
+    if isinstance(rule, Rounds) and rule.sums is not None:
+        conditions = replace(conditions, offline_share=0.0, joins={}, leaves={})
+    return conditions.are_ideal
 
 
 class _Judges(NamedTuple):
@@ -205,11 +335,13 @@ class _Driver:
         run: Run,
         stops: Stops,
         judges: _Judges,
-        n_agents: int,
+        problem: Problem,
         on_record: Callable[[Record], None] | None,
-        resume: Trajectory | None,
+        resume: SavedRun | None,
+        settings: Mapping[str, Any],
     ) -> None:
-        self._run, self._stops, self._judges, self._n_agents = run, stops, judges, n_agents
+        self._problem, self._settings = problem, settings
+        self._run, self._stops, self._judges, self._n_agents = run, stops, judges, problem.n_agents
         self._on_record = on_record
         self.records = _records_on_the_grid(resume.records, stops.record_every) if resume else []
         self.now = int(resume.state["now"]) if resume else 0
@@ -230,7 +362,6 @@ class _Driver:
 
     def to_the_end(self, progress: Progress | None, should_stop: Callable[[], bool] | None) -> str:
         """Go from barrier to barrier, and say why the run stopped."""
-        step = int((self._stops.record_every or 1.0) * TIME_UNIT)
         while True:
             if self._status.next_tick == NEVER:
                 return self._finish("updates")
@@ -240,9 +371,38 @@ class _Driver:
                 return "tolerance"
             if should_stop is not None and should_stop():
                 return self._finish("interrupted")
-            self._advance(min((self.now // step + 1) * step, self._end), progress)
+            self._advance(min(self._next_barrier(), self._end), progress)
             if self._stops.record_every is not None:
                 self._record()
+            self._keep()
+
+    def _next_barrier(self) -> int:
+        """The next record; without records the last unit of time before which the run is not over.
+
+        So a run ends at the same time whether it went there unit by unit or not. It also looks up now and
+        then, lest who interrupts it has to wait.
+        """
+        step = int((self._stops.record_every or 1.0) * TIME_UNIT)
+        following = (self.now // step + 1) * step
+        if self._stops.record_every is not None:
+            return following
+        sure = self._run.goes_on_to(self.now + UNITS_UNRECORDED * TIME_UNIT)
+        return max(following, sure // step * step)
+
+    def _keep(self) -> None:
+        """Let a run that saves itself do so: what it kept is a run that was interrupted here."""
+        keep = getattr(self._run, "keep", None)
+        if keep is not None:
+            keep(self._about)
+
+    def _about(self) -> Mapping[str, Any]:
+        """The manifest of a checkpoint, beside the state of the run."""
+        return {
+            "settings": self._settings,
+            "problem_fingerprint": self._problem.fingerprint,
+            "now": self.now,
+            "records": [asdict(record) for record in self.records],
+        }
 
     def _finish(self, reason: str) -> str:
         if self.records[-1].ticks != self._status.ticks:
@@ -306,6 +466,8 @@ def _records_on_the_grid(records: tuple[Record, ...], record_every: float | None
 
 def _setting(value: Any) -> Any:
     """A setting as plain values, arrays by their hash: enough to see whether a resumed run is the same."""
+    if hasattr(value, "__arrow_c_stream__"):
+        value = named_rows(value).numbers
     if isinstance(value, np.ndarray):
         return hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
     if is_dataclass(value):
@@ -318,9 +480,23 @@ def _setting(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _check_resumable(saved: Trajectory, problem: Problem, settings: Mapping[str, Any]) -> None:
+def _objective_judge(prepared: Prepared) -> Judge | None:
+    evaluator = prepared.objective
+    if evaluator is None:
+        return None
+    if getattr(evaluator, "is_of_descent", False) and isinstance(prepared.rule, Descent):
+        return DescentObjective(evaluator)
+    return evaluator.agent_values
+
+
+def _check_resumable(saved: SavedRun, problem: Problem, settings: Mapping[str, Any]) -> None:
     if saved.problem_fingerprint != problem.fingerprint:
         raise ResumeError("the saved run belongs to another problem: data, graph, loss or trade-off differ")
+    if not saved.state:
+        raise ResumeError(
+            "the saved run holds no state, since its shards kept their models; go on from its checkpoints: "
+            "resume=Checkpoint.read(folder)"
+        )
     for name in KEPT:
         if saved.settings.get(name) != settings[name]:
             raise ResumeError(

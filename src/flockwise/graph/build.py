@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -10,7 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from flockwise.errors import GraphError
+from flockwise.data.rows import named_rows
+from flockwise.errors import FlockwiseWarning, GraphError
+from flockwise.graph.approximate import nearest_nearly
 from flockwise.graph.neighbors import nearest, nearest_rows
 from flockwise.graph.similarity import SimilarityGraph, mirrored
 from flockwise.graph.source import GraphSource, SourceKind, as_source
@@ -36,9 +40,11 @@ def angular_graph(
     largest threshold that leaves the graph connected: it costs O(n²) time as the others do, but
     one vector after the other (about 5 s for 10 000 agents × 100). Memory is bounded by the edges kept.
     `source` says what the vectors are ("models", "targets", …); unsaid, their origin is unknown, unless they
-    are the models of a run, which know it.
+    are the models of a run, which know it. `agent_names`, the index of a data frame, an exported table or the
+    models of a run say whose vectors they are; a population whose agents have names needs it.
     """
-    unit = unit_vectors(dense_vectors(vectors))
+    rows = named_rows(vectors, agent_names)
+    unit = unit_vectors(dense_vectors(rows.numbers))
     _check_gamma(gamma)
     rule = f"threshold {threshold}"
     if threshold == "connected":
@@ -49,7 +55,7 @@ def angular_graph(
     else:
         upper = _angular_triangle(unit, gamma, threshold)
     found = as_source(source, f"angular kernel, gamma {gamma}, {rule}", origin_of(vectors))
-    return SimilarityGraph.from_canonical(mirrored(upper), found, agent_names)
+    return SimilarityGraph.from_canonical(mirrored(upper), found, rows.agent_names)
 
 
 def knn_graph(
@@ -59,32 +65,62 @@ def knn_graph(
     metric: Metric = "cosine",
     weights: EdgeWeights = "binary",
     gamma: float = 0.1,
+    recall: float | None = None,
     source: GraphSource | SourceKind = "vectors",
     agent_names: Sequence[str] | None = None,
 ) -> SimilarityGraph:
-    """Two agents are neighbors if either is among the k nearest of the other; exact.
+    """Two agents are neighbors if either is among the k nearest of the other; exact without `recall`.
 
-    vectors: one row per agent, dense or SciPy sparse (a ratings matrix).
+    vectors: one row per agent, dense or SciPy sparse (a ratings matrix); whose they are, as for the angular
+        kernel.
+    recall: the share of nearest neighbors that has to be found, such as 0.95: for dense vectors of a million
+        agents, by the extra "graphs". It is measured against an exact search for some of them.
     weights: 1 ("binary") or the angular kernel exp((cos φ − 1)/γ) of each edge ("angular").
-    Of equally near agents the one with the lower index is taken. 100 000 agents × 20 coordinates
-    took 27 s on one core; time grows with n², or more slowly with up to ten coordinates.
+    Of equally near agents the one with the lower index is taken. An agent whose vector is zero has no
+    direction, so where directions are compared it gets no neighbors, with a warning. 100 000 agents
+    × 20 coordinates took 27 s on one core; time grows with n², or more slowly with up to ten coordinates.
     """
     is_sparse = sparse.issparse(vectors)
-    points: Any = sparse_vectors(vectors) if is_sparse else dense_vectors(vectors)
+    rows, agent_names, _ = named_rows(vectors, agent_names)
+    points: Any = sparse_vectors(rows) if is_sparse else dense_vectors(rows)
     _check_choice("metric", metric, ("cosine", "euclidean"))
     _check_choice("weights", weights, ("binary", "angular"))
     _check_gamma(gamma)
-    n_agents = points.shape[0]
-    if not 1 <= k < n_agents:
-        raise GraphError(f"k must be at least 1 and below the number of agents, {n_agents}; got {k}")
-    unit: Any = points
+    n_agents, placed, unit = points.shape[0], np.arange(points.shape[0]), points
+    if metric == "cosine" or weights == "angular":
+        placed = _with_direction(points, agent_names)
+        points = points[placed]
+    if not 1 <= k < len(placed):
+        raise GraphError(f"k must be at least 1 and below the number of agents, {len(placed)}; got {k}")
     if metric == "cosine" or weights == "angular":
         unit = unit_rows(points) if is_sparse else unit_vectors(points)
-    search = nearest_rows if is_sparse else nearest
+    search: Any = nearest_rows if is_sparse else nearest
+    if recall is not None:
+        if is_sparse:
+            raise GraphError("recall is for dense vectors; leave it out for a sparse matrix")
+        search = partial(nearest_nearly, recall=recall)
     edges = _either_way(search(unit if metric == "cosine" else points, k))
     values = _angular_weights(_cosines(unit, edges), gamma) if weights == "angular" else None
-    found = as_source(source, f"{k} nearest neighbors, {metric}, {weights} weights", origin_of(vectors))
-    return SimilarityGraph.from_edges(n_agents, edges, values, source=found, agent_names=agent_names)
+    exactly = "" if recall is None else f", recall {recall}"
+    words = f"{k} nearest neighbors, {metric}, {weights} weights{exactly}"
+    found = as_source(source, words, origin_of(vectors))
+    return SimilarityGraph.from_edges(n_agents, placed[edges], values, source=found, agent_names=agent_names)
+
+
+def _with_direction(points: Any, agent_names: Sequence[str] | None) -> NDArray[np.int64]:
+    """The agents whose vectors are not zero; a warning names the others."""
+    is_zero = _largest_coordinates(points) == 0
+    without = np.flatnonzero(is_zero)
+    if without.size:
+        names = [str(agent) if agent_names is None else repr(agent_names[agent]) for agent in without[:5]]
+        more = f" and {without.size - 5} more" if without.size > 5 else ""
+        warnings.warn(
+            f"agent {', '.join(names)}{more}: a vector of zeros has no direction, so there are no neighbors; "
+            "give it a value, leave the agent out, or use Euclidean distances",
+            FlockwiseWarning,
+            stacklevel=3,
+        )
+    return np.flatnonzero(~is_zero)
 
 
 def _angular_triangle(unit: NDArray[np.float64], gamma: float, threshold: float) -> sparse.csr_array:
@@ -160,6 +196,7 @@ def _either_way(near: NDArray[np.int32]) -> NDArray[np.int64]:
     n_agents, k = near.shape
     agents = np.repeat(np.arange(n_agents), k)
     others = near.ravel().astype(np.int64)
+    agents, others = agents[agents != others], others[agents != others]
     keys = np.unique(np.minimum(agents, others) * n_agents + np.maximum(agents, others))
     return np.column_stack(np.divmod(keys, n_agents))
 
@@ -210,7 +247,7 @@ def sparse_vectors(vectors: Any) -> sparse.csr_array:
 
 def unit_vectors(points: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each vector divided by its length; a zero vector has no direction and is refused."""
-    largest = np.abs(points).max(axis=1)
+    largest = _largest_coordinates(points)
     _refuse_zero(largest)
     # Divided by the largest coordinate first: squares of tiny or huge ones would leave float64's range.
     scaled = points / largest[:, None]
@@ -218,12 +255,16 @@ def unit_vectors(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def unit_rows(rows: sparse.csr_array) -> sparse.csr_array:
-    """`unit_vectors` for sparse rows."""
-    largest = abs(rows).max(axis=1).toarray().ravel()
-    _refuse_zero(largest)
+    """`unit_vectors` for sparse rows, none of which is zero."""
+    largest = _largest_coordinates(rows)
     scaled = sparse.csr_array(sparse.diags_array(1 / largest) @ rows)
     lengths = np.sqrt(scaled.power(2).sum(axis=1))
     return sparse.csr_array(sparse.diags_array(1 / lengths) @ scaled)
+
+
+def _largest_coordinates(points: Any) -> NDArray[np.float64]:
+    largest = abs(points).max(axis=1)
+    return largest.toarray().ravel() if sparse.issparse(points) else largest
 
 
 def _refuse_zero(largest: NDArray[np.float64]) -> None:

@@ -15,7 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from flockwise.data.checks import quoted
 from flockwise.data.labels import names_of
+from flockwise.data.rows import named_rows
 from flockwise.errors import GraphError, MissingExtra
 from flockwise.graph.canonical import (
     LARGEST_INT32,
@@ -28,6 +30,7 @@ from flockwise.graph.canonical import (
     upper_triangle,
 )
 from flockwise.graph.source import GraphSource, SourceKind, as_source
+from flockwise.notebook import html_table
 from flockwise.privacy.tracked import origin_of, worst_of
 
 if TYPE_CHECKING:
@@ -87,11 +90,16 @@ class SimilarityGraph:
         `"mean"` averages the two directions. Without it an asymmetric matrix is refused. The
         arrays are copied. `source` says what the matrix was made from; unsaid, its origin is unknown.
         """
-        csr = canonical_matrix(matrix)
+        rows = named_rows(matrix, agent_names)
+        if rows.columns is not None and rows.agent_names not in (None, rows.columns):
+            raise GraphError(
+                "the rows and the columns of the matrix are not the same agents in the same order"
+            )
+        csr = canonical_matrix(rows.numbers)
         if symmetrize is not None:
             check_entries(csr.indptr, csr.indices, csr.data)
             csr = _symmetrized(csr, symmetrize)
-        return cls.from_canonical(csr, as_source(source, made_of=origin_of(matrix)), agent_names)
+        return cls.from_canonical(csr, as_source(source, made_of=origin_of(matrix)), rows.agent_names)
 
     @classmethod
     def from_canonical(
@@ -149,6 +157,20 @@ class SimilarityGraph:
         shown = None if agent_names is None else [str(name) for name in names]
         return cls.from_edges(len(names), edges.reshape(-1, 2), weights, source=source, agent_names=shown)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        counts = self.neighbor_counts
+        span = f"{counts.min():,} to {counts.max():,}, mean {counts.mean():,.1f}" if len(counts) else "none"
+        isolated = int((counts == 0).sum())
+        rows = {
+            "agents": f"{self.n_agents:,}",
+            "edges": f"{self.n_edges:,}",
+            "neighbors of an agent": span,
+            "without neighbors": f"{isolated:,}",
+            "origin": self.source.describe(),
+        }
+        return html_table("Who resembles whom", rows)
+
     def __repr__(self) -> str:
         return f"SimilarityGraph(n_agents={self.n_agents}, n_edges={self.n_edges}, source={self.source!r})"
 
@@ -159,11 +181,13 @@ class SimilarityGraph:
         position = {name: place for place, name in enumerate(self.agent_names)}
         strangers = [name for name in agent_names if name not in position]
         if strangers or len(agent_names) != self.n_agents:
-            who = strangers[0] if strangers else next(iter(set(position) - set(agent_names)))
-            where = (
-                "is not in the graph" if strangers else "is in the graph and has no place in the population"
+            known = set(agent_names)
+            who = strangers or [name for name in self.agent_names if name not in known]
+            where = "not in the graph" if strangers else "in the graph and have no place in the population"
+            raise GraphError(
+                f"agents {quoted(who)} are {where}; build the graph on the same agents, with the names that "
+                "they have in the population"
             )
-            raise GraphError(f"agent {who!r} {where}; build the graph on the same agents")
         order = np.array([position[name] for name in agent_names])
         return self.from_canonical(
             canonical_matrix(self.to_scipy()[order][:, order]), self.source, agent_names

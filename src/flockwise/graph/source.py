@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from flockwise.errors import GraphError
 from flockwise.privacy.origin import Origin, Status, worse
@@ -14,6 +14,10 @@ SourceKind: TypeAlias = Literal[
 
 PRIVATE_KINDS: frozenset[SourceKind] = frozenset({"models", "targets", "ratings"})
 PUBLIC_KINDS: frozenset[SourceKind] = frozenset({"profiles", "random", "complete"})
+# They compare a row of numbers of each agent.
+COMPARED_KINDS: frozenset[SourceKind] = frozenset({"profiles", "models", "targets", "ratings", "vectors"})
+# Made without a look at who resembles whom.
+WITHOUT_RESEMBLANCE: frozenset[SourceKind] = frozenset({"random", "complete"})
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,9 @@ class GraphSource:
     made_of: Origin | None = None
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(SourceKind):
+            allowed = ", ".join(f'"{kind}"' for kind in get_args(SourceKind))
+            raise GraphError(f"a graph has no source {self.kind!r}; say one of {allowed}")
         if self.kind in PRIVATE_KINDS:
             object.__setattr__(self, "private", True)
 
@@ -42,6 +49,16 @@ class GraphSource:
         if self._said == "unknown":
             return self.made_of.status
         return worse(self._said, self.made_of.status)
+
+    @property
+    def neighbors_resemble(self) -> bool:
+        """Whether an edge says that two agents resemble each other."""
+        return self.kind not in WITHOUT_RESEMBLANCE
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether it matters whose row of numbers is whose."""
+        return self.kind in COMPARED_KINDS
 
     @property
     def _said(self) -> Status:
@@ -58,6 +75,10 @@ class GraphSource:
         if made_of is None:
             return Origin(f"the graph, built from {self.kind}", self.status)
         return replace(made_of, what=f"the graph, built from {made_of.what}", status=self.status)
+
+    def more(self, words: str) -> GraphSource:
+        """With more words on how the graph was built."""
+        return replace(self, description=f"{self.description}; {words}")
 
     def describe(self) -> str:
         """One or two sentences for people."""

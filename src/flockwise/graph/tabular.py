@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from flockwise.data.checks import cell_error
 from flockwise.data.labels import encode_labels, names_of
+from flockwise.data.stored import opened, parquet_files
 from flockwise.data.tables import (
     as_table,
     check_present,
     columns_of,
     finite_numbers,
+    index_in_words,
     is_text,
     read_table,
     rows_by_agent,
@@ -33,6 +35,7 @@ from flockwise.privacy.tracked import origin_of, worst_of
 DEFAULT_NEIGHBORS = 10
 DEFAULT_THRESHOLD = 0.01
 MOST_CATEGORIES = 1000
+EDGES_AT_ONCE = 1 << 20
 
 
 def profile_graph(
@@ -50,8 +53,9 @@ def profile_graph(
 
     profiles: pandas, polars or Arrow table, dictionary of columns, or a NumPy array.
     columns: what to compare; by default every column but `agent` and a pandas index.
-    agent, agent_names: the column or index with the agents' names, by which a `Problem` finds them, and
-        their order if it is to be another one. Without them row i is agent i.
+    agent: the column or index with the agents' names, by which a `Problem` finds them.
+    agent_names: the agents in the order that the graph is to have them in; without `agent`, the names of the
+        rows. A population whose agents have names needs a graph that knows them.
 
     See `profile_vectors` for what becomes of numbers and text. The graph is labelled public:
     use no column here that its owner would not publish. Models of a run know whether they were released, and
@@ -59,19 +63,17 @@ def profile_graph(
     """
     if k is not None and gamma is not None:
         raise GraphError(f"give k = {k} for nearest neighbors or gamma = {gamma} for the angular kernel")
-    vectors, names, listed = named_vectors(profiles, columns, agent, agent_names)
+    vectors, names, source = named_vectors(profiles, columns, agent, agent_names)
     if gamma is not None:
-        how = f"{listed}; angular kernel, gamma {gamma}, threshold {threshold}"
-        source = GraphSource("profiles", how, made_of=_origin_of(profiles))
+        source = source.more(f"angular kernel, gamma {gamma}, threshold {threshold}")
         return angular_graph(vectors, gamma=gamma, threshold=threshold, source=source, agent_names=names)
     k = DEFAULT_NEIGHBORS if k is None else k
-    how = f"{listed}; {k} nearest neighbors, {metric}"
-    source = GraphSource("profiles", how, made_of=_origin_of(profiles))
+    source = source.more(f"{k} nearest neighbors, {metric}")
     return knn_graph(vectors, k, metric=metric, source=source, agent_names=names)
 
 
 def _origin_of(profiles: Any) -> Origin | None:
-    """That of an array, or of the columns that know theirs."""
+    """That of an array or a table of exported models, or of the columns that know theirs."""
     columns = profiles.values() if isinstance(profiles, Mapping) else [profiles]
     known = [origin_of(column) for column in columns if origin_of(column) is not None]
     return worst_of(known) if known else None
@@ -86,6 +88,7 @@ def read_edges(
 ) -> SimilarityGraph:
     """From a .csv (with a header) or .parquet file with one edge per row, in either direction.
 
+    Parquet files, one or a folder of them, are read a part at a time: only the graph has to fit into memory.
     agent_names: all agents in the order of the population; agents without an edge are isolated.
     columns: the two agents and the weight; name only two columns where every weight is 1.
     """
@@ -93,14 +96,40 @@ def read_edges(
     names = names_of(agent_names)
     *ends, weight = columns if len(columns) == 3 else (*columns, None)
     try:
-        table = read_table(file, text_columns=ends)
-        check_present(table, [*ends, weight] if weight else ends)
-        pairs = np.column_stack([encode_labels(table[end], end, names)[0] for end in ends])
-        weights = _weights(table[weight], weight) if weight else None
+        pairs, weights = _edges_of(_parts_of(file, ends, weight), ends, weight, names)
         found = as_source(source, file.name)
         return SimilarityGraph.from_edges(len(names), pairs, weights, source=found, agent_names=names)
     except (DataError, GraphError) as error:
         raise GraphError(f"{file}: {error}") from None
+
+
+def _parts_of(file: Path, ends: list[str], weight: str | None) -> Iterator[pa.Table]:
+    """The columns asked for, a part of the rows at a time."""
+    columns = [*ends, weight] if weight else ends
+    if file.suffix.lower() != ".parquet" and not file.is_dir():
+        table = read_table(file, text_columns=ends)
+        check_present(table, columns)
+        yield table
+        return
+    for part in parquet_files(file):
+        with opened(part) as stream:
+            check_present(stream.schema_arrow.empty_table(), columns)
+            for batch in stream.iter_batches(EDGES_AT_ONCE, columns=columns):
+                yield pa.Table.from_batches([batch])
+
+
+def _edges_of(
+    tables: Iterable[pa.Table], ends: list[str], weight: str | None, names: tuple[str, ...]
+) -> tuple[NDArray[np.int32], NDArray[np.float64] | None]:
+    """Pairs of positions, and their weights."""
+    pairs, weights, before = [np.empty((0, 2), np.int32)], [np.empty(0)], 0
+    for table in tables:
+        positions = [encode_labels(table[end], end, names, before)[0] for end in ends]
+        pairs.append(np.column_stack(positions).astype(np.int32))
+        if weight is not None:
+            weights.append(_weights(table[weight], weight, before))
+        before += len(table)
+    return np.concatenate(pairs), None if weight is None else np.concatenate(weights)
 
 
 def named_vectors(
@@ -108,11 +137,14 @@ def named_vectors(
     columns: Sequence[str] | None = None,
     agent: str | None = None,
     agent_names: Iterable[str | int] | None = None,
-) -> tuple[NDArray[np.float64], tuple[str, ...] | None, str]:
-    """One vector per agent, the agents' names if a column has them, and the columns compared, in words."""
+) -> tuple[NDArray[np.float64], tuple[str, ...] | None, GraphSource]:
+    """One vector per agent, the agents' names if a column has them, and what was compared."""
     table, names = _ordered(as_table(profiles), agent, agent_names)
     compared = _compared_columns(table, columns, agent)
-    return _encoded(table, compared, names), names, f"columns {', '.join(compared)}"
+    if agent is None and columns is None:
+        _check_not_names(table, compared)
+    source = GraphSource("profiles", f"columns {', '.join(compared)}", made_of=_origin_of(profiles))
+    return _encoded(table, compared, names), names, source
 
 
 def profile_vectors(profiles: Any, columns: Sequence[str] | None = None) -> NDArray[np.float64]:
@@ -139,16 +171,38 @@ def _ordered(
     table: pa.Table, agent: str | None, agent_names: Iterable[str | int] | None
 ) -> tuple[pa.Table, tuple[str, ...] | None]:
     """The rows in the order of the agents, exactly one for each, and the agents' names."""
+    known = None if agent_names is None else names_of(agent_names)
     if agent is None:
-        if agent_names is not None:
-            raise DataError("agent_names needs agent, the column that holds the agents' names")
-        if "agent" in table.column_names:
-            raise DataError("column 'agent' looks like the agents' names: say agent='agent', or drop it")
-        return table, None
+        _check_unnamed(table)
+        if known is not None and len(known) != table.num_rows:
+            raise DataError(f"{len(known)} agent_names for {table.num_rows} rows; give one for each row")
+        return table, known
     table = with_range_index(table, agent)
     check_present(table, [agent])
-    known = None if agent_names is None else names_of(agent_names)
     return rows_by_agent(table, agent, known)
+
+
+def _check_unnamed(table: pa.Table) -> None:
+    """Refuse rows with names that nobody mentions: taken by position they would be other agents."""
+    index = index_in_words(table)
+    if index is not None:
+        raise DataError(
+            f"the frame {index} and does not say whose row is whose: name the agents in a column or a named "
+            "index and give its name as agent=, or drop the index with reset_index(drop=True)"
+        )
+    if "agent" in table.column_names:
+        raise DataError("column 'agent' looks like the agents' names: say agent='agent', or drop it")
+
+
+def _check_not_names(table: pa.Table, columns: list[str]) -> None:
+    """Refuse to compare agents by a text that no two share, unless it is listed in `columns`."""
+    for name in columns:
+        texts = table[name]
+        if is_text(_kind_of(texts)) and not texts.null_count and 1 < len(texts) == len(texts.unique()):
+            raise DataError(
+                f"column {name!r} has another text in every row, like a column of names: say agent={name!r} "
+                "if it names the agents, or list the columns to compare as columns="
+            )
 
 
 def _encoded(table: pa.Table, columns: list[str], names: Sequence[str] | None) -> NDArray[np.float64]:
@@ -159,7 +213,7 @@ def _encode(column: pa.ChunkedArray, name: str, names: Sequence[str] | None) -> 
     def owner(row: int) -> str:
         return str(row) if names is None else names[row]
 
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    kind = _kind_of(column)
     if _is_number(column.type):
         values = finite_numbers(column, name, owner, np.dtype(np.float64))
         if values.min() == values.max():
@@ -174,6 +228,11 @@ def _encode(column: pa.ChunkedArray, name: str, names: Sequence[str] | None) -> 
     raise DataError(
         f"column {name!r}: {kind} is neither number nor text; convert it or leave it out of columns"
     )
+
+
+def _kind_of(column: pa.ChunkedArray) -> pa.DataType:
+    """Of its values, also where these are categories."""
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
 def _one_hot(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
@@ -191,17 +250,17 @@ def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
-def _weights(column: pa.ChunkedArray, name: str) -> NDArray[np.float64]:
+def _weights(column: pa.ChunkedArray, name: str, before: int) -> NDArray[np.float64]:
     """The column as floats; whether they are good weights is for the graph to judge."""
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))
-        raise cell_error(None, name, row, "the weight is missing; fill it or drop the row")
+        raise cell_error(None, name, before + row, "the weight is missing; fill it or drop the row")
     try:
         return column.cast(pa.float64()).to_numpy()
     except pa.ArrowException:
         row = next(row for row, cell in enumerate(column) if not _is_weight(cell))
         value = column[row].as_py()
-        raise cell_error(None, name, row, f"weight {value!r} is not a number; correct it") from None
+        raise cell_error(None, name, before + row, f"weight {value!r} is not a number; correct it") from None
 
 
 def _is_weight(cell: pa.Scalar) -> bool:

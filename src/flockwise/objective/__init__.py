@@ -1,8 +1,11 @@
-"""What is minimized: losses, the public objective, and Eq. (1) to Eq. (3)."""
+"""Functions to minimize: losses, the public objective, and Eq. (1) to Eq. (3)."""
 
-from flockwise.objective.collaborative import CollaborativeObjective, PropagationObjective
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockwise.later import names_from
 from flockwise.objective.local import AnchoredObjective, LocalObjective, LocalUpdate
-from flockwise.objective.local_batch import LocalObjectives
 from flockwise.objective.losses import (
     LOSSES,
     CappedLogistic,
@@ -16,6 +19,10 @@ from flockwise.objective.losses import (
 )
 from flockwise.objective.objective import Objective
 from flockwise.objective.problem import Problem
+
+if TYPE_CHECKING:
+    from flockwise.objective.collaborative import CollaborativeObjective, PropagationObjective
+    from flockwise.objective.local_batch import LocalObjectives
 
 __all__ = [
     "LOSSES",
@@ -36,3 +43,10 @@ __all__ = [
     "gradient_bound",
     "public_smoothness",
 ]
+
+# Of all agents together, with SciPy and compiled code: imported when they are used, and by no real agent.
+__getattr__ = names_from(
+    __name__,
+    collaborative=("CollaborativeObjective", "PropagationObjective"),
+    local_batch=("LocalObjectives",),
+)

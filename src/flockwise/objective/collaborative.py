@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,14 +22,21 @@ class CollaborativeObjective:
     """Eq. (2): Q(Θ) = ½ Σ_{i<j} W_ij ‖Θ_i − Θ_j‖² + μ Σ_i D_ii c_i ℒ_i(Θ_i).
 
     An agent without neighbors has D_ii = 0: its model does not enter Q. Results do not depend on
-    the number of threads.
+    the number of threads. anchors: one per agent, if λ_i is to weigh ‖Θ_i − anchor_i‖² in place of ‖Θ_i‖².
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, *, anchors: NDArray[np.float64] | None = None) -> None:
+        # A descent of this problem holds all that it takes (flockwise.engine.judges).
+        self.is_of_descent = anchors is None
         self.problem = problem
-        self.local_objectives = LocalObjectives(problem, population=problem.exchanged)
+        self._anchors = anchors
         # μ D_ii c_i
         self._data_weights = problem.neighbors.degrees * problem.pulls
+
+    @cached_property
+    def local_objectives(self) -> LocalObjectives:
+        """Eq. (1) on what agents exchange; samples that are in files are read for it."""
+        return LocalObjectives(self.problem, population=self.problem.exchanged, anchors=self._anchors)
 
     def value(self, models: NDArray[Any]) -> float:
         """Eq. (2)."""
@@ -67,6 +75,8 @@ class PropagationObjective:
 
     It sees no data: anchors are models that were trained before. pulls: μ c_i.
     """
+
+    is_of_descent: ClassVar[bool] = True
 
     def __init__(self, graph: SimilarityGraph, anchors: ArrayLike, pulls: ArrayLike) -> None:
         self.graph = graph

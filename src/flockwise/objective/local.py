@@ -107,7 +107,7 @@ class AnchoredObjective:
 
 @dataclass(frozen=True)
 class LocalUpdate:
-    """What an agent's update is made of: its local objective, its step size α and its pull μc, Eq. (4)."""
+    """An agent's update: its local objective, its step size α and its pull μc, Eq. (4)."""
 
     objective: Any
     step_size: float

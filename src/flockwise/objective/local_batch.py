@@ -11,6 +11,7 @@ from flockwise.data.population import Population
 from flockwise.errors import ObjectiveError
 from flockwise.objective.passes import (
     all_curvatures,
+    mean_gradient_sizes,
     mean_hessian_diagonals,
     mean_hessian_products,
     mean_loss_gradients,
@@ -74,6 +75,13 @@ class LocalObjectives:
         gradients = blocks.reshape(models.shape)
         gradients += 2 * self.l2_penalties[:, None] * self._away(models)
         return gradients
+
+    def gradient_rounding(self) -> NDArray[np.float64]:
+        """What rounding may leave of ∇ℒ_k(0) when its terms cancel: no smaller gradient can be asked for."""
+        sizes = mean_gradient_sizes(*self._samples, self.starts, self.places, self.problem.loss.outputs)
+        sizes += 2 * self.l2_penalties * np.linalg.norm(self._away(self.zeros()), axis=1)
+        terms = np.diff(self.places) + self.problem.dimension
+        return np.finfo(np.float64).eps * terms * sizes
 
     def hessians(self, models: NDArray[Any]) -> LocalHessians:
         """∇²ℒ_k(Θ_k), ready to be multiplied with directions."""

@@ -13,6 +13,7 @@ one derivative per score; the gradient is their outer product with x.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -27,7 +28,7 @@ from flockwise.registry import Registry
 
 @runtime_checkable
 class Loss(Protocol):
-    """What the objective, the engines and the gate ask of a loss."""
+    """A loss as the objective, the engines and the gate use it."""
 
     @property
     def outputs(self) -> int:
@@ -201,6 +202,7 @@ class Quadratic(NamedTuple):
     name = "quadratic"
     outputs = 1
     curvature = 2.0
+    constant_curvature = 2.0
     metric = "rmse"
     expects = "a finite number"
     predict = _first_score
@@ -269,7 +271,7 @@ def check_loss(loss: Any) -> None:
 
 
 def loss_name(loss: Any) -> str:
-    """What a configuration calls it; the name of its class if it was never registered."""
+    """Its name in a configuration; the name of its class if it was never registered."""
     return getattr(loss, "name", type(loss).__name__)
 
 
@@ -319,3 +321,10 @@ def sample_slopes(loss: Any, scores: NDArray[Any], target: float, out: NDArray[A
         out[0] = loss.slope(scores[0], target)
     else:
         loss.slopes(scores, target, out)
+
+
+def coefficient_names(loss: Loss, feature_names: Sequence[str]) -> tuple[str, ...]:
+    """What each coordinate of a model is: a feature, or a feature for one of several classes."""
+    if loss.outputs == 1:
+        return tuple(feature_names)
+    return tuple(f"{name}[{k}]" for k in range(loss.outputs) for name in feature_names)

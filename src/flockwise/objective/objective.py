@@ -1,4 +1,4 @@
-"""What is minimized, as public settings: configuration, roster and problem share them."""
+"""The objective as public settings: configuration, roster and problem share them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from flockwise.objective.losses import (
     Logistic,
     Loss,
     check_loss,
+    gradient_bound,
     loss_from_json,
     loss_to_json,
     public_smoothness,
@@ -33,7 +34,7 @@ class Objective:
 
     tradeoff: μ. Large: agents trust their own data; small: they agree with their neighbors.
     l2: λ, one number for all agents or one each; by default 1/max(m_i, 1). "auto" has it chosen by
-        cross-validation on everybody's samples before a run (`choose_l2`).
+        cross-validation on everybody's samples before a run (`choose_l2`); in private runs it is the default.
     max_samples: the public cap on m_i that confidences are measured against; by default the largest m_i.
     feature_bound: a public bound on ‖x‖₂. Longer samples are scaled down to it in updates and releases, and
         step sizes come from it and from no data. Local and own models use the data as they are.
@@ -101,10 +102,23 @@ class Objective:
         """A bound on the curvature of the mean loss that looks at no data; None without a feature bound."""
         return None if self.feature_bound is None else public_smoothness(self.loss, self.feature_bound)
 
+    @property
+    def largest_norm(self) -> float:
+        """No model of Eq. (4) from zeros is longer, whatever anybody's samples are; infinite without bounds.
+
+        With slopes of the data of at most G, a step from a ball of radius G/(2λ) ends in it.
+        """
+        if self.feature_bound is None or self.max_samples is None or self.l2 == "auto":
+            return math.inf
+        each = self.l2 if isinstance(self.l2, tuple) else self.penalties(np.array([self.max_samples]))
+        least = float(min(each))
+        return gradient_bound(self.loss, self.feature_bound, "l2") / (2 * least) if least > 0 else math.inf
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a roster or a file."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {"loss": loss_to_json(self.loss)}
+        # Of a chosen μ the number alone: where it comes from is stated beside the settings.
+        return values | {"loss": loss_to_json(self.loss), "tradeoff": float(self.tradeoff)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], *, loss: Loss | None = None) -> Objective:

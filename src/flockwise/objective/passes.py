@@ -10,6 +10,8 @@ after someone edits the loss.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import prange
 
@@ -71,6 +73,18 @@ def mean_loss_gradient(loss, features, targets, model, out):
 
 
 @compiled()
+def mean_gradient_size(loss, features, targets, outputs):
+    """(1/m) Σ ‖∇ℓ(0; x, y)‖: as large as the data term's gradient at 0 if nothing in it canceled."""
+    scores = np.zeros(outputs)
+    slopes = np.empty(outputs)
+    total = 0.0
+    for row in range(targets.shape[0]):
+        sample_slopes(loss, scores, targets[row], slopes)
+        total += math.sqrt(dot(slopes, slopes) * dot(features[row], features[row]))
+    return total / max(targets.shape[0], 1)
+
+
+@compiled()
 def sample_curvatures(loss, features, targets, model, out):
     """Second derivatives of φ in the scores, (outputs, outputs) per sample, by central differences.
 
@@ -122,6 +136,19 @@ def mean_hessian_diagonal(features, curvatures, out):
                 out[k, j] += share * curvatures[row, k, k] * features[row, j] * features[row, j]
 
 
+@compiled()
+def hessian_sum(features, curvatures, out):
+    """Adds up the samples' Hessians; `out` has outputs × features rows and columns."""
+    n_features = features.shape[1]
+    for row in range(curvatures.shape[0]):
+        for k in range(curvatures.shape[1]):
+            for other in range(curvatures.shape[2]):
+                columns = slice(other * n_features, (other + 1) * n_features)
+                for j in range(n_features):
+                    factor = curvatures[row, k, other] * features[row, j]
+                    add_scaled(factor, features[row], out[k * n_features + j, columns])
+
+
 # Many agents. The k-th has its samples at rows starts[k], starts[k] + 1, … of the data; places[k] is
 # where they begin, and places[k + 1] where they end, in arrays that hold the samples of these agents
 # only. `models` has shape (agents, outputs, features).
@@ -162,6 +189,15 @@ def mean_loss_gradients(loss, features, targets, starts, places, models):
 
 
 @compiled(parallel=True)
+def mean_gradient_sizes(loss, features, targets, starts, places, outputs):
+    out = np.empty(starts.shape[0])
+    for k in prange(starts.shape[0]):
+        rows = rows_of(k, starts, places)
+        out[k] = mean_gradient_size(loss, features[rows], targets[rows], outputs)
+    return out
+
+
+@compiled(parallel=True)
 def all_curvatures(loss, features, targets, starts, places, models):
     outputs = models.shape[1]
     out = np.empty((places[-1], outputs, outputs))
@@ -187,6 +223,17 @@ def mean_hessian_diagonals(features, starts, places, curvatures):
     for k in prange(starts.shape[0]):
         rows = rows_of(k, starts, places)
         mean_hessian_diagonal(features[rows], curvatures[places[k] : places[k + 1]], out[k])
+    return out
+
+
+@compiled(parallel=True)
+def hessian_sums(features, starts, places, curvatures):
+    """The Hessian of every agent's summed loss, shape (agents, dimension, dimension)."""
+    dimension = curvatures.shape[1] * features.shape[1]
+    out = np.zeros((starts.shape[0], dimension, dimension))
+    for k in prange(starts.shape[0]):
+        rows = rows_of(k, starts, places)
+        hessian_sum(features[rows], curvatures[places[k] : places[k + 1]], out[k])
     return out
 
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 import copy
 import hashlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.checks import check_kind
+from flockwise.data.checks import quoted
+from flockwise.data.labels import unless_numbered
 from flockwise.data.population import Population
 from flockwise.errors import GraphError, ObjectiveError
-from flockwise.graph.similarity import SimilarityGraph
 from flockwise.objective.losses import Loss
 from flockwise.objective.objective import Objective
 from flockwise.privacy.grid import clip_rows
 from flockwise.privacy.origin import Origin
 
+if TYPE_CHECKING:
+    from flockwise.graph.similarity import SimilarityGraph
+
+ROWS_AT_ONCE = 1 << 14
 _DEPENDS_ON_TRADEOFF = ("pulls", "step_sizes", "block_smoothness", "fingerprint")
 
 
@@ -27,7 +33,8 @@ class Problem:
     """Eq. (2) with everything that it needs; all arrays have one entry per agent.
 
     graph: who resembles whom; methods that need neighbors refuse a problem without one. A graph that knows
-    its agents' names is put in the order of the population.
+    its agents' names is put in the order of the population. One that compares a row of each agent has to, if
+    the population does.
     """
 
     population: Population
@@ -35,11 +42,22 @@ class Problem:
     objective: Objective = field(default_factory=Objective)
 
     def __post_init__(self) -> None:
+        check_kind(self.population, Population, "population", ObjectiveError)
+        check_kind(self.objective, Objective, "objective", ObjectiveError)
+        if self.graph is not None and not hasattr(self.graph, "in_order"):
+            raise ObjectiveError(
+                f"graph must be a SimilarityGraph or None, got a {type(self.graph).__name__}"
+            )
         if self.graph is not None:
             object.__setattr__(self, "graph", _aligned(self.graph, self.population))
-        misfit = target_misfit(self.population, self.loss, "training")
-        if misfit is not None:
-            raise ObjectiveError(misfit)
+        if not self.population.is_read:
+            from flockwise.data.stored import StoredPopulation  # large, and no business of a real agent
+
+            assert isinstance(self.population, StoredPopulation)
+            check = partial(check_targets, loss=self.loss)
+            object.__setattr__(self, "population", self.population.checked(check))
+        else:
+            check_targets(self.population, self.loss)
         if self.objective.l2 != "auto":
             _ = self.l2_penalties  # a bad l2 is refused here and not at its first use
 
@@ -77,8 +95,8 @@ class Problem:
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """What samples, graph and penalties were derived from: a guarantee names what it does not cover."""
-        given = (self.graph and self.graph.source, self.objective.l2)
+        """What samples, graph and settings were derived from: a guarantee names what it does not cover."""
+        given = (self.graph and self.graph.source, self.objective.l2, self.objective.tradeoff)
         found = (getattr(one, "origin", None) for one in given)
         return (*self.population.origins, *(origin for origin in found if origin is not None))
 
@@ -89,19 +107,7 @@ class Problem:
         Longer ones are scaled and not refused, targets beyond their range are moved to its ends: a refusal
         would leak that there is one.
         """
-        bound, population = self.objective.feature_bound, self.population
-        if not population.n_samples:
-            return population
-        features, targets = population.features, self.objective.in_range(population.targets)
-        if bound is not None:
-            lengths = np.sqrt(np.einsum("kj,kj->k", features, features))
-            # A row scaled to the bound in the data's own precision may exceed it by rounding.
-            allowed = bound * (1 + 4 * population.n_features**0.5 * np.finfo(population.dtype).eps)
-            if lengths.max() > allowed:
-                features = clip_rows(features, bound, "l2").astype(population.dtype)
-        if features is population.features and targets is population.targets:
-            return population
-        return population.with_samples(features, targets)
+        return exchanged_samples(self.population.in_memory, self.objective)
 
     @cached_property
     def l2_penalties(self) -> NDArray[np.float64]:
@@ -126,6 +132,11 @@ class Problem:
         public = self.objective.public_curvature
         if public is not None:
             return np.full(self.n_agents, public) + 2 * self.l2_penalties
+        if not self.population.is_read:
+            raise ObjectiveError(
+                "step sizes would take all samples, which are still in their files: give "
+                "Objective(feature_bound=...), from which they follow, or Problem(population.in_memory, ...)"
+            )
         # Imported here: it brings a compiler, which a real agent with public bounds never needs.
         from flockwise.objective.spectrum import largest_gram_eigenvalues
 
@@ -172,7 +183,7 @@ class Problem:
             repr(self.objective.to_json() | {"max_samples": self.sample_cap, "l2": None}),
         )
         digest.update("\n".join(parameters).encode())
-        arrays = [self.population.features, self.population.targets, self.population.offsets]
+        arrays = [*self.population.identity]
         if self.graph is not None:
             arrays += [self.graph.offsets, self.graph.neighbors, self.graph.weights]
         for array in (*arrays, self.l2_penalties):
@@ -181,19 +192,68 @@ class Problem:
         return digest.hexdigest()
 
 
+def exchanged_samples(population: Population, objective: Objective) -> Population:
+    """Samples within their public bounds, each whatever the others are."""
+    if not population.n_samples:
+        return population
+    features, targets = population.features, objective.in_range(population.targets)
+    if objective.feature_bound is not None:
+        features = _bounded(features, objective.feature_bound)
+    if features is population.features and targets is population.targets:
+        return population
+    return population.with_samples(features, targets)
+
+
+def _bounded(features: NDArray[Any], bound: float) -> NDArray[Any]:
+    """Rows that are too long, scaled down; the same array if there are none."""
+    # A row scaled to the bound in the data's own precision may exceed it by rounding.
+    allowed = bound * (1 + 4 * features.shape[1] ** 0.5 * np.finfo(features.dtype).eps)
+    # Some rows at a time: room for the lengths of all takes longer than they do.
+    starts = range(0, len(features), ROWS_AT_ONCE)
+    pieces = ((start, features[start : start + ROWS_AT_ONCE]) for start in starts)
+    found = (start + np.flatnonzero(_lengths(rows) > allowed) for start, rows in pieces)
+    long = np.concatenate(list(found))
+    if not long.size:
+        return features
+    bounded = features.copy()
+    bounded[long] = clip_rows(features[long], bound, "l2")
+    return bounded
+
+
+def _lengths(rows: NDArray[Any]) -> NDArray[Any]:
+    return np.sqrt(np.einsum("kj,kj->k", rows, rows))
+
+
 def _aligned(graph: SimilarityGraph, population: Population) -> SimilarityGraph:
     """The graph in the population's order of agents."""
+    if graph.agent_names is not None:
+        return graph.in_order(population.agent_names)
     if graph.n_agents != population.n_agents:
         raise ObjectiveError(
             f"the graph has {graph.n_agents} agents and the population {population.n_agents}; "
             "build the graph on the same agents, in the same order"
         )
-    return graph if graph.agent_names is None else graph.in_order(population.agent_names)
+    names = unless_numbered(population.given_names)
+    if graph.source.compares_rows and names is not None:
+        raise ObjectiveError(
+            f"the agents of the population have names ({quoted(names)}), and the graph does not say which "
+            "row is whose: build it from a data frame whose index names the agents, give profile_graph the "
+            "column of names as agent=, or, for rows in the population's order, "
+            "agent_names=population.agent_names"
+        )
+    return graph
 
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
     """The array's own memory as bytes, without a copy; empty arrays have no memory to view."""
     return memoryview(b"") if array.size == 0 else np.ascontiguousarray(array).data.cast("B")
+
+
+def check_targets(population: Population, loss: Loss) -> None:
+    """Refuse training samples that the loss does not accept."""
+    misfit = target_misfit(population, loss, "training")
+    if misfit is not None:
+        raise ObjectiveError(misfit)
 
 
 def target_misfit(population: Population, loss: Loss, kind: Literal["training", "held-out"]) -> str | None:

@@ -165,7 +165,10 @@ def draw_knorm(seed, agent, update, size, out):
 
 
 class Sampler(Protocol):
-    """Standard noise of one mechanism, as a NamedTuple whose `draw` numba compiles as it is written."""
+    """Standard noise of one mechanism, as a NamedTuple whose `draw` numba compiles as it is written.
+
+    It may name its law, for engines that draw the same numbers by code of their own: "normal" or "laplace".
+    """
 
     def draw(self, seed: int, agent: int, number: int, size: int, out: np.ndarray) -> None:
         """Fill out[:size]; `out` has room for padded(size) numbers."""
@@ -175,12 +178,16 @@ class Sampler(Protocol):
 class NormalSampler(NamedTuple):
     """Standard normal numbers."""
 
+    law = "normal"
+
     def draw(self, seed, agent, number, size, out):
         draw_normals(seed, agent, number, out)
 
 
 class LaplaceSampler(NamedTuple):
     """Standard Laplace numbers."""
+
+    law = "laplace"
 
     def draw(self, seed, agent, number, size, out):
         draw_laplaces(seed, agent, number, out)

@@ -66,7 +66,7 @@ def test_a_movie_that_nobody_rated_gets_zeros():
 
 
 @pytest.mark.parametrize("bad", [{"dimension": 0}, {"iterations": 0}, {"penalty": 0.0}])
-def test_bad_arguments(bad):
+def test_settings_that_als_cannot_use_are_refused(bad):
     users, movies, ratings = some_ratings()
     with pytest.raises(DataError, match="ALS needs dimension ≥ 1, iterations ≥ 1 and a positive penalty"):
         als_features(users, movies, ratings, n_users=30, n_movies=20, **bad)

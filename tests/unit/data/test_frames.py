@@ -128,7 +128,7 @@ def test_a_pandas_index_may_name_the_agents():
     assert_same(population_from_frame(pd.DataFrame(COLUMNS).set_index("agent"), target="y"), expected())
 
 
-def test_decimals_are_numbers():
+def test_decimals_are_read_as_numbers():
     columns = COLUMNS | {"visits": [decimal.Decimal(n) for n in COLUMNS["visits"]]}
     assert_same(population_from_frame(columns, target="y"), expected())
 
@@ -179,7 +179,7 @@ def test_categories_of_pandas_and_polars_are_refused_by_row():
         )
 
 
-def test_numbers_beyond_float32():
+def test_a_number_that_does_not_fit_float32_is_named():
     columns = COLUMNS | {"height": [1.0, 2.0, 3.0, 1e39, 5.0]}
     assert population_from_frame(columns, target="y").n_samples == 5
     with pytest.raises(DataError, match=r"agent 'anna', column 'height', row 4: 1e\+39 does not fit float32"):
@@ -196,7 +196,7 @@ def test_numbers_beyond_float32():
         ([True] * 5, "column 'agent': agents must be text or integers, got bool"),
     ],
 )
-def test_bad_labels(labels, words):
+def test_agents_that_are_missing_or_no_names_are_refused(labels, words):
     with pytest.raises(DataError, match=words):
         population_from_frame(COLUMNS | {"agent": labels}, target="y")
 
@@ -218,17 +218,17 @@ def test_bad_labels(labels, words):
         ({"dtype": "int64"}, "dtype must be 'float32' or 'float64'"),
     ],
 )
-def test_bad_arguments(arguments, words):
+def test_columns_and_agents_that_do_not_fit_the_table_are_named(arguments, words):
     with pytest.raises(DataError, match=words):
         population_from_frame(COLUMNS, **({"target": "y"} | arguments))
 
 
-def test_an_empty_table():
+def test_a_table_without_rows_is_refused():
     with pytest.raises(DataError, match="the table has no rows"):
         population_from_frame(pd.DataFrame(COLUMNS).iloc[:0], target="y")
 
 
-def test_duplicate_columns():
+def test_two_columns_of_one_name_are_refused():
     doubled = pa.table([[1], [2], [3], [4]], names=["agent", "x", "x", "y"])
     with pytest.raises(DataError, match=r"feature 'x' occurs twice|column 'x' occurs 2 times"):
         population_from_frame(doubled, target="y")
@@ -274,7 +274,7 @@ def write(folder: Path, text: str, name: str = "samples.csv") -> Path:
         ("agent,x,y\nanna,1\n", "samples.csv: cannot be read as .csv .*Expected 3 columns, got 2"),
     ],
 )
-def test_bad_csv(tmp_path, text, words):
+def test_a_damaged_csv_file_is_named_with_its_error(tmp_path, text, words):
     with pytest.raises(DataError, match=words):
         read_population(write(tmp_path, text), target="y")
 

@@ -318,7 +318,7 @@ def test_profiles_weigh_age_gender_and_occupation_alike(data, paper_task):
         ({"test_share": 1.0}, "test_share must lie between 0 and 1"),
     ],
 )
-def test_bad_arguments(data, arguments, words):
+def test_features_that_the_task_does_not_have_are_refused(data, arguments, words):
     with pytest.raises(DataError, match=words):
         ratings_task(data, **arguments)
 

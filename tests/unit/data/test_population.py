@@ -41,7 +41,7 @@ def test_population_cannot_be_changed():
         population.samples(2)[0][0] = 3
 
 
-def test_shape_properties():
+def test_a_population_knows_its_sizes_and_its_type():
     population = three_agents("float32")
     assert (population.n_agents, population.n_samples, population.n_features) == (3, 6, 2)
     assert population.dtype == np.float32
@@ -144,7 +144,7 @@ def test_from_arrays_chooses_the_dtype(given, kept):
     assert population.targets.dtype == kept
 
 
-def test_with_intercept():
+def test_an_intercept_is_one_more_feature_of_ones():
     population = three_agents().with_intercept()
     assert population.feature_names == ("height", "weight", "intercept")
     np.testing.assert_array_equal(population.features[:, 2], np.ones(6))
@@ -153,7 +153,7 @@ def test_with_intercept():
         population.with_intercept()
 
 
-def test_astype():
+def test_numbers_are_converted_to_single_precision_and_nothing_else():
     population = three_agents()
     assert population.astype("float64") is population
     single = population.astype(np.float32)
@@ -251,7 +251,7 @@ def test_non_finite_values_are_found_beyond_the_first_block():
         ([0.0, 4.0], "must be a list of integers"),
     ],
 )
-def test_bad_offsets(offsets, words):
+def test_offsets_that_do_not_cut_the_samples_are_refused(offsets, words):
     with pytest.raises(DataError, match=words):
         Population.packed(np.ones((4, 1)), np.ones(4), np.array(offsets))
 
@@ -272,7 +272,7 @@ def test_unsigned_offsets_that_decrease_are_refused_too():
         (np.ones((2, 4)).T, np.ones(4), "must be C-contiguous"),
     ],
 )
-def test_bad_layouts(features, targets, words):
+def test_arrays_of_the_wrong_shape_or_type_are_refused(features, targets, words):
     with pytest.raises(DataError, match=words):
         Population.packed(features, targets, np.array([0, 4]))
 
@@ -305,7 +305,7 @@ def test_bad_layouts(features, targets, words):
         ({"dtype": "float16"}, "dtype must be 'float32' or 'float64', got 'float16'"),
     ],
 )
-def test_from_arrays_refuses(arguments, words):
+def test_arrays_with_wrong_values_or_names_are_refused(arguments, words):
     good = {"features": [[1.0], [2.0]], "targets": [1.0, 2.0], "agents": [0, 1]}
     with pytest.raises(DataError, match=words):
         Population.from_arrays(**(good | arguments))

@@ -54,7 +54,7 @@ def test_labels_are_flipped_with_the_stated_probability(rotated, noisy_test):
         assert not test_flipped.any()
 
 
-def test_feature_laws():
+def test_features_follow_the_law_that_was_asked_for():
     uniform = linear_classification(100, 20, seed=1).train.features
     assert np.abs(uniform).max() <= 1
     assert abs(uniform.var() - 1 / 3) < 0.005
@@ -86,6 +86,17 @@ def test_one_seed_gives_one_task_and_another_seed_another():
     assert first.train.features[0, 0] != other.train.features[0, 0]
 
 
+def test_profiles_are_targets_with_noise_and_change_nothing_else():
+    plain, exact = (
+        linear_classification(2000, 4, seed=3, max_samples=10, test_samples=1, profile_noise=s)
+        for s in (0.5, 0)
+    )
+    np.testing.assert_array_equal(exact.profiles, exact.targets[:, :2])
+    assert abs((plain.profiles - exact.profiles).std() - 0.5) < 0.03  # 3.7 standard errors
+    np.testing.assert_array_equal(plain.train.features, exact.train.features)
+    np.testing.assert_array_equal(plain.test.targets, exact.test.targets)
+
+
 def test_train_and_test_are_different_draws():
     task = linear_classification(5, 3)
     assert not np.intersect1d(task.train.features, task.test.features).size
@@ -106,12 +117,13 @@ def test_no_chunk_repeats_another():
         ({"min_samples": -1}, "got -1 and 100"),
         ({"test_samples": -1}, "test_samples must not be negative, got -1"),
         ({"label_noise": 1.5}, "label_noise is a probability between 0 and 1, got 1.5"),
+        ({"profile_noise": -0.1}, "profile_noise must not be negative, got -0.1"),
         ({"informative": 0}, "informative must lie between 1 and dimension = 3, got 0"),
         ({"informative": 4}, "informative must lie between 1 and dimension = 3, got 4"),
         ({"features": "cauchy"}, "features must be one of .*'uniform', 'gaussian'.*got 'cauchy'"),
         ({"dtype": "int32"}, "dtype must be 'float32' or 'float64'"),
     ],
 )
-def test_bad_arguments(arguments, words):
+def test_settings_outside_their_limits_are_refused(arguments, words):
     with pytest.raises(DataError, match=words):
         linear_classification(**({"n_agents": 2, "dimension": 3} | arguments))

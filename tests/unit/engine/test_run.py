@@ -1,6 +1,7 @@
 """Stops, records, resuming, baselines and losses of one's own."""
 
 import math
+import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,13 @@ from tests.support import random_problem
 from flockwise.engine import Conditions, simulate
 from flockwise.engine.schedule import time_of_tick
 from flockwise.engine.state import first_ticks
-from flockwise.errors import DataError, ResumeError, SimulationError
+from flockwise.errors import DataError, FlockwiseWarning, ResumeError, SimulationError
 from flockwise.method import CoordinateDescent, Global, Local, ModelPropagation, step
 from flockwise.objective import CollaborativeObjective, Objective, Problem, PropagationObjective
 from flockwise.randomness.clocks import NEVER, TIME_UNIT, tick_gap
 from flockwise.results import Trajectory
 from flockwise.solve import solve_local_models, solve_optimum
+from flockwise.solve.optimum import FAR
 
 HARSH = Conditions(delay=0.5, loss=0.2, offline_share=0.3, offline_length=1.5, joins={3: 2.0})
 SAVED: dict[str, Any] = {"updates": 20, "seed": 3}
@@ -86,9 +88,32 @@ def test_bad_stops_are_refused(problem, wrong, message):
 
 
 def test_tolerance_waits_until_something_has_happened(problem):
-    run = simulate(problem, CoordinateDescent(), tolerance=0.5, record_every=0.01)
+    with pytest.warns(FlockwiseWarning, match=r"far from the optimum: .* take solve_optimum\(problem\)"):
+        run = simulate(problem.with_tradeoff(30.0), CoordinateDescent(), tolerance=0.5, record_every=0.01)
     assert run.stopped == "tolerance"
     assert run.final.ticks >= problem.n_agents
+
+
+@pytest.mark.parametrize(("ticks", "is_far"), [(3, True), (15, True), (90, False), (1000, False)])
+def test_the_certified_gap_of_a_run_holds_the_true_one(problem, ticks, is_far):
+    problem = problem.with_tradeoff(30.0)
+    run = simulate(problem, CoordinateDescent(), ticks=ticks)
+    true = 1 - solve_optimum(problem).value / run.final.objective
+    assert run.gap is not None
+    assert run.gap.least <= true + 1e-9
+    assert true <= run.gap.most + 1e-9
+    if run.gap.most > FAR:
+        assert run.gap.least > 0.5 * true, "one Newton step finds most of it"
+    assert run.gap.is_far == (true > FAR) == is_far
+
+
+def test_runs_that_do_not_end_at_the_optimum_have_no_gap(problem):
+    assert (
+        simulate(problem, CoordinateDescent(neighbors="clipped"), updates=2, engine="reference").gap is None
+    )
+    assert simulate(problem, Local()).gap is None
+    run = simulate(problem, CoordinateDescent(), updates=2)
+    assert pickle.loads(pickle.dumps(run)).gap is None
 
 
 def test_numbers_of_numpy_can_be_saved(problem, tmp_path):
@@ -135,6 +160,47 @@ def test_records_do_not_change_the_run(problem):
     seldom = simulate(problem, CoordinateDescent(), time=5, record_every=None)
     assert np.array_equal(often.models, seldom.models)
     assert len(seldom.records) == 2
+
+
+EVERYONE_LEAVES = {agent: 9.5 + agent % 3 for agent in range(30)}
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"updates": 40},
+        {"updates": 40, "time": 33.3},
+        {"ticks": 777},
+        {"updates": 15, "conditions": HARSH},
+        {"time": 60.0, "conditions": Conditions(leaves=EVERYONE_LEAVES)},
+    ],
+    ids=["updates", "time", "ticks", "absences", "leaves"],
+)
+def test_a_run_without_records_has_few_barriers_and_ends_alike(problem, engine, options):
+    asked = [0, 0]
+
+    def count(which):
+        asked[which] += 1
+        return False
+
+    fast, slow = (
+        simulate(
+            problem,
+            CoordinateDescent(),
+            engine=engine,
+            record_every=every,
+            **options,
+            should_stop=lambda every=every: count(0 if every is None else 1),
+        )
+        for every in (None, 1.0)
+    )
+    assert fast.final == slow.final
+    assert fast.stopped == slow.stopped
+    assert fast.state.keys() == slow.state.keys()
+    for name, array in slow.state.items():
+        np.testing.assert_array_equal(fast.state[name], array, err_msg=name)
+    assert asked[0] <= asked[1] / 3
 
 
 def test_tolerance_stops_near_the_optimum(problem):

@@ -5,7 +5,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.neighbors import NearestNeighbors
 
-from flockwise.errors import GraphError
+from flockwise.errors import FlockwiseWarning, GraphError
 from flockwise.graph import angular_graph, build, knn_graph, neighbors
 
 
@@ -83,7 +83,7 @@ class TestAngular:
         with pytest.raises(GraphError, match=match):
             angular_graph(vectors, **options)
 
-    def test_source(self):
+    def test_a_graph_of_the_angular_kernel_says_what_it_was_built_from(self):
         assert angular_graph(normal(5, 2)).source.status == "unknown"
         source = angular_graph(normal(5, 2), source="targets").source
         assert (source.kind, source.private) == ("targets", True)
@@ -116,7 +116,7 @@ def search(request, monkeypatch):
 class TestNearest:
     @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
     @pytest.mark.parametrize(("dimension", "k"), [(3, 1), (3, 10), (30, 7)])
-    def test_equals_scikit_learn(self, search, metric, dimension, k):
+    def test_the_nearest_neighbors_are_those_of_scikit_learn(self, search, metric, dimension, k):
         vectors = normal(150, dimension) + 1
         ours = knn_graph(vectors, k, metric=metric).to_scipy().toarray()
         np.testing.assert_array_equal(ours > 0, theirs(vectors, k, metric))
@@ -155,12 +155,12 @@ class TestNearest:
         graph = knn_graph(vectors if dense else sparse.csr_array(vectors), 5, metric="euclidean")
         np.testing.assert_array_equal(graph.to_scipy().toarray() > 0, either_way(near))
 
-    def test_every_other_agent(self, search):
+    def test_everyone_may_be_a_neighbor_of_everyone(self, search):
         assert knn_graph(normal(12, 3), 11).n_edges == 66
 
     @pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
     @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-    def test_angular_weights(self, as_given, metric):
+    def test_weights_may_be_those_of_the_angular_kernel(self, as_given, metric):
         vectors = normal(60, 5)
         graph = knn_graph(as_given(vectors), 4, metric=metric, weights="angular", gamma=0.5)
         kernel = np.where(theirs(vectors, 4, metric), angular_kernel(vectors, 0.5), 0)
@@ -171,8 +171,6 @@ class TestNearest:
         [
             (np.eye(3), {"k": 3}, "k must be at least 1 and below the number of agents, 3; got 3"),
             (np.eye(3), {"k": 0}, "got 0"),
-            (np.diag([1.0, 0, 1]), {"k": 1}, "agent 1: its vector is zero"),
-            (sparse.diags_array([1.0, 0, 1]), {"k": 1}, "agent 1: its vector is zero"),
             (np.diag([1.0, 1, np.inf]), {"k": 1}, "agent 2, column 2: value inf"),
             (sparse.csr_array(np.diag([1.0, 1, np.nan])), {"k": 1}, "agent 2, column 2: value nan"),
             (np.eye(3), {"k": 1, "metric": "cityblock"}, "metric must be one of cosine, euclidean"),
@@ -185,10 +183,32 @@ class TestNearest:
         with pytest.raises(GraphError, match=match):
             knn_graph(vectors, **options)
 
+    @pytest.mark.parametrize("weights", ["binary", "angular"])
+    @pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
+    def test_an_agent_with_a_vector_of_zeros_gets_no_neighbors_and_changes_nothing_else(
+        self, as_given, weights
+    ):
+        vectors = normal(20, 3)
+        with_zeros = np.insert(vectors, [4, 11], 0.0, axis=0)
+        kept = np.flatnonzero(with_zeros.any(axis=1))
+        names = [f"agent {number}" for number in range(22)]
+        with pytest.warns(FlockwiseWarning, match="agent 'agent 4', 'agent 12': a vector of zeros"):
+            ours = knn_graph(as_given(with_zeros), 3, weights=weights, agent_names=names)
+        assert ours.isolated.tolist() == [4, 12]
+        expected = knn_graph(as_given(vectors), 3, weights=weights).to_scipy().toarray()
+        np.testing.assert_array_equal(ours.to_scipy().toarray()[np.ix_(kept, kept)], expected)
+
+    def test_agents_without_a_direction_are_no_neighbors_to_choose_from(self):
+        with (
+            pytest.warns(FlockwiseWarning, match="agent 1: a vector of zeros"),
+            pytest.raises(GraphError, match="below the number of agents, 2; got 2"),
+        ):
+            knn_graph(np.diag([1.0, 0, 1]), 2)
+
     def test_zero_vectors_have_euclidean_neighbors(self):
         assert knn_graph(np.diag([1.0, 0, 1]), 1, metric="euclidean").neighbor_counts.min() == 1
 
-    def test_source(self):
+    def test_a_graph_of_nearest_neighbors_says_what_it_was_built_from(self):
         source = knn_graph(np.eye(3), 1, source="ratings").source
         assert source.private
         assert source.description == "1 nearest neighbors, cosine, binary weights"

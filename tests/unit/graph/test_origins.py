@@ -1,6 +1,8 @@
 """What a guarantee says of graph and samples: nothing becomes public by being written in another form."""
 
 import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from flockwise import (
@@ -12,6 +14,7 @@ from flockwise import (
     Population,
     PrivateUpdates,
     Problem,
+    PublicModels,
     SimilarityGraph,
     angular_graph,
     knn_graph,
@@ -19,7 +22,7 @@ from flockwise import (
     profile_graph,
     simulate,
 )
-from flockwise.errors import GraphError
+from flockwise.errors import GraphError, PrivacyError
 from flockwise.privacy.origin import Origin
 
 TASK = linear_classification(8, 3, seed=0)
@@ -44,6 +47,11 @@ def test_a_graph_from_models_is_named_as_not_covered(graph_of_models):
     assert made.not_covered == ("the graph, built from models of local, made of private data without noise",)
     assert not made.is_private
     assert "models" in made.explain()
+
+
+def test_a_source_with_a_misspelled_kind_is_refused():
+    with pytest.raises(GraphError, match=r"no source 'profile'; say one of \"profiles\""):
+        angular_graph(PUBLIC_VECTORS, source="profile")  # pyright: ignore[reportArgumentType]
 
 
 BUILDERS = {
@@ -81,6 +89,45 @@ def test_a_graph_of_released_models_is_covered_and_costs_what_they_did(build, pr
     assert made.epsilon == (1.5, 1.5)
     assert made.released_before == ("the graph, built from models released by cd",)
     assert "models released by cd" in graph.describe()
+
+
+def written(run, which, folder):
+    run.to_parquet(folder / "models.parquet", which=which)
+    return folder / "models.parquet"
+
+
+EXPORTS = {
+    "data frame": lambda run, which, folder: run.to_pandas(which=which).reset_index(),
+    "file read by pyarrow": lambda run, which, folder: pq.read_table(written(run, which, folder)),
+    "file read by pandas": lambda run, which, folder: pd.read_parquet(written(run, which, folder)),
+    "part of a file": lambda run, which, folder: (
+        pq.read_table(written(run, which, folder)).slice(0, 8).to_pandas()
+    ),
+}
+
+
+@pytest.mark.parametrize("form", EXPORTS)
+def test_exported_models_know_where_they_came_from(form, private_run, tmp_path):
+    """Own models do not become public profiles in a file; released ones cost what they did."""
+    own, released = (EXPORTS[form](private_run, which, tmp_path) for which in ("own", "released"))
+    made = guarantee_of(profile_graph(own, agent="agent", k=2))
+    assert made.not_covered == ("the graph, built from own models, made of private data without noise",)
+    assert not made.is_private
+    made = guarantee_of(profile_graph(released, agent="agent", k=2))
+    assert (made.not_covered, made.epsilon) == ((), (1.5, 1.5))
+    with pytest.raises(PrivacyError, match="they are not a start for a private run"):
+        PublicModels(own)
+
+
+def test_models_exported_without_privacy_are_not_public_profiles(tmp_path):
+    run = simulate(Problem(TASK.train), Local())
+    [words] = guarantee_of(profile_graph(run.to_pandas().reset_index(), agent="agent", k=2)).not_covered
+    assert words.endswith("models of local, made of private data without noise")
+
+
+def test_a_column_that_is_called_origin_is_a_column(tmp_path):
+    profiles = pd.DataFrame({"origin": ["here", "there"] * 4})
+    assert profile_graph(profiles, k=2).source.status == "public"
 
 
 @pytest.mark.parametrize("build", ["angular", "nearest"])

@@ -79,7 +79,13 @@ def test_rows_are_brought_into_the_order_of_the_agents():
         ),
         ({"age": [1, np.inf]}, {}, "agent '1', column 'age', row 2: infinite value"),
         ({"day": np.array(["2020-01-01"], dtype="datetime64[D]")}, {}, "column 'day': date32.*neither"),
-        ({"name": [str(i) for i in range(1001)]}, {}, "column 'name' has 1001 different values"),
+        ({"job": [str(i) for i in range(1001)]}, {"columns": ["job"]}, "column 'job' has 1001 different"),
+        (
+            {"patient": ["a", "b"], "age": [1, 2]},
+            {},
+            "column 'patient' has another text in every row.*agent='pat",
+        ),
+        ({"patient": pd.Categorical(["a", "b"])}, {}, "column 'patient' has another text in every row"),
         ({"age": [1, 2]}, {"columns": ["size"]}, "there is no column 'size'"),
         ({"age": [1, 2]}, {"columns": "age"}, "must be a list"),
         ({"age": []}, {}, "profiles are empty"),
@@ -89,7 +95,7 @@ def test_rows_are_brought_into_the_order_of_the_agents():
             {"agent": "who", "agent_names": ["a", "b"]},
             "agent 'b', column 'who': 0 rows",
         ),
-        ({"age": [1, 2]}, {"agent_names": ["a", "b"]}, "agent_names needs agent"),
+        ({"age": [1, 2]}, {"agent_names": ["a"]}, "1 agent_names for 2 rows; give one for each row"),
         ([[1, 2]], {}, "cannot read a list"),
         (np.ones(3), {}, "one row per agent"),
     ],
@@ -108,7 +114,30 @@ def test_k_and_gamma_together_are_refused():
 def test_the_index_of_a_pandas_frame_is_not_compared(name):
     frame = pd.DataFrame({"age": [20.0, 30.0, 50.0]}, index=pd.Index([7, 900, 2], name=name))
     assert profile_vectors(frame).shape == (3, 1)
-    assert profile_graph(frame, k=1).source.description == "columns age; 1 nearest neighbors, euclidean"
+
+
+AGES = pd.DataFrame({"age": [20.0, 30.0, 50.0]})
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        AGES.set_axis(["carl", "anna", "ben"]),
+        AGES.set_axis(pd.Index([4, 2, 9], name="who")),
+        AGES.sample(frac=1, random_state=3),
+        AGES[::-1],
+        AGES[1:],
+    ],
+    ids=["names", "named numbers", "shuffled", "reversed", "a part"],
+)
+def test_rows_that_are_called_otherwise_than_0_1_2_are_not_taken_by_position(frame):
+    with pytest.raises(DataError, match=r"has an index .* as agent=, or drop the index"):
+        profile_graph(frame, k=1)
+    assert profile_graph(frame.reset_index(drop=True), k=1).agent_names is None
+
+
+def test_a_text_that_no_two_agents_share_is_compared_where_it_is_asked_for():
+    assert profile_graph({"city": ["Lyon", "Nice", "Metz"]}, ["city"], k=1).n_agents == 3
 
 
 @pytest.mark.parametrize("index", [pd.Index([4, 2, 9], name="who"), pd.RangeIndex(3, 6, name="who")])

@@ -1,9 +1,10 @@
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 
 from flockwise.errors import GraphError
-from flockwise.graph import GraphSource, read_edges
+from flockwise.graph import GraphSource, SimilarityGraph, read_edges
 
 NAMES = ["anna", "bob", "carl", "dora"]
 GOOD = "source,target,weight\nanna,bob,0.5\ncarl,anna,2\nanna,carl,2\n"
@@ -15,7 +16,7 @@ def csv(folder, text):
     return file
 
 
-def test_csv(tmp_path):
+def test_edges_are_read_from_a_csv_file(tmp_path):
     graph = read_edges(csv(tmp_path, GOOD), NAMES)
     assert graph.to_scipy().toarray()[0].tolist() == [0, 0.5, 2, 0]
     assert graph.isolated.tolist() == [3]
@@ -24,7 +25,7 @@ def test_csv(tmp_path):
 
 def test_parquet_with_integer_agents(tmp_path):
     file = tmp_path / "edges.parquet"
-    pyarrow.parquet.write_table(pa.table({"source": [7, 8], "target": [8, 9], "weight": [1.0, 2.0]}), file)
+    pq.write_table(pa.table({"source": [7, 8], "target": [8, 9], "weight": [1.0, 2.0]}), file)
     graph = read_edges(file, [9, 8, 7])
     assert graph.to_scipy().toarray().tolist() == [[0, 2, 0], [2, 0, 1], [0, 1, 0]]
 
@@ -64,7 +65,7 @@ def test_bad_rows_are_refused_by_row_and_agents(tmp_path, rows, match):
     assert "edges.csv" in str(refusal.value)
 
 
-def test_missing_column(tmp_path):
+def test_a_file_without_a_column_of_weights_is_refused(tmp_path):
     with pytest.raises(GraphError, match="there is no column 'weight'; the columns are 'source', 'target'"):
         read_edges(csv(tmp_path, "source,target\nanna,bob\n"), NAMES)
 
@@ -76,6 +77,33 @@ def test_missing_file_and_unknown_format(tmp_path):
         read_edges(tmp_path / "edges.txt", NAMES)
 
 
-def test_agents_listed_twice(tmp_path):
+def test_an_agent_that_is_listed_twice_is_refused(tmp_path):
     with pytest.raises(ValueError, match="'anna' occurs twice"):
         read_edges(csv(tmp_path, GOOD), [*NAMES, "anna"])
+
+
+def test_a_folder_of_parquet_files_is_one_list_of_edges(tmp_path, monkeypatch):
+    monkeypatch.setattr("flockwise.graph.tabular.EDGES_AT_ONCE", 7)
+    random = np.random.default_rng(0)
+    names = [f"agent-{k}" for k in range(30)]
+    ends = np.array([(i, j) for i in range(30) for j in range(i) if random.random() < 0.2])
+    weights = random.random(len(ends))
+    table = pa.table(
+        {
+            "source": [names[i] for i in ends[:, 0]],
+            "target": [names[j] for j in ends[:, 1]],
+            "weight": weights,
+        }
+    )
+    (tmp_path / "edges").mkdir()
+    for k in range(3):
+        pq.write_table(table.slice(k * 30, 30 if k < 2 else None), tmp_path / "edges" / f"{k}.parquet")
+    graph, expected = read_edges(tmp_path / "edges", names), SimilarityGraph.from_edges(30, ends, weights)
+    for name in ("offsets", "neighbors", "weights"):
+        np.testing.assert_array_equal(getattr(graph, name), getattr(expected, name))
+    last = str(table["source"][len(table) - 1])
+    with pytest.raises(GraphError, match=rf"agent '{last}', column 'source', row \d\d+: is not one of"):
+        read_edges(tmp_path / "edges", [name for name in names if name != last])
+    (tmp_path / "edges" / "1.parquet").write_bytes(b"PAR1")
+    with pytest.raises(GraphError, match=r"1\.parquet is damaged or cannot be read"):
+        read_edges(tmp_path / "edges", names)

@@ -99,7 +99,7 @@ class TestRefusedMatrices:
         with pytest.raises(GraphError, match=match):
             SimilarityGraph.from_scipy(matrix, **options)
 
-    def test_asymmetric_weight(self):
+    def test_an_edge_with_two_different_weights_is_refused(self):
         self.refuse([[0, 1.5], [2.5, 0]], r"agents 0 and 1: weight 1\.5 one way and 2\.5 the other")
 
     def test_edge_in_one_direction_only(self):
@@ -111,13 +111,13 @@ class TestRefusedMatrices:
         matrix = np.array([[0, 1, value], [1, 0, 0], [value, 0, 0]])
         self.refuse(matrix, f"agents 0 and 2: weight {shown} must be finite", symmetrize=symmetrize)
 
-    def test_self_loop(self):
+    def test_an_edge_from_an_agent_to_itself_is_refused(self):
         self.refuse(np.diag([0, 7.0]), r"agent 1 has a self-loop of weight 7\.0")
 
-    def test_not_square(self):
+    def test_a_matrix_that_is_not_square_is_refused(self):
         self.refuse(np.ones((2, 3)), r"square, got shape \(2, 3\)")
 
-    def test_not_real(self):
+    def test_a_matrix_of_complex_numbers_is_refused(self):
         self.refuse(np.array([[0, 1j], [1j, 0]]), "real numbers, got complex128")
 
     def test_unknown_way_to_symmetrize(self):
@@ -191,7 +191,7 @@ class TestEdges:
         with pytest.raises(GraphError, match="row 1, agents 'anna' and 'bob': weight nan"):
             SimilarityGraph.from_edges(2, [(1, 0)], [np.nan], agent_names=["anna", "bob"])
 
-    def test_no_agents(self):
+    def test_a_graph_without_agents_is_refused(self):
         with pytest.raises(GraphError, match="got 0"):
             SimilarityGraph.from_edges(0, [])
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 from numba.extending import overload
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from flockwise.engine.base import ClockedRun, RunSettings, State, Status
-from flockwise.engine.conditions import ConditionTable, count_extra_models
+from flockwise.code_cache import compiled
+from flockwise.engine.base import ClockedRun, RunSettings, State, Status, models_sent
+from flockwise.engine.conditions import ConditionTable
 from flockwise.engine.cpu.kernels import (
     REORDER,
     Ahead,
@@ -20,6 +22,7 @@ from flockwise.engine.cpu.kernels import (
     add_local_gradient,
     data_term,
     prefetch,
+    prefetch_range,
     prefetch_term,
 )
 from flockwise.engine.cpu.links import (
@@ -35,11 +38,10 @@ from flockwise.engine.cpu.links import (
 )
 from flockwise.engine.cpu.sweeps import Clocks, Network, Team, fire, fires_again, may_fire
 from flockwise.engine.state import DescentState, MailState, reverse_edges, tail_averages
-from flockwise.method.rules import Descent, DescentNoise, LocalAnchors
+from flockwise.method.rules import Descent, DescentNoise, Edges, LocalAnchors, LocalData
 from flockwise.privacy.mechanisms import MECHANISMS, Norm
 from flockwise.randomness.noise import draw_noise
 
-ROWS_AT_ONCE = 1 << 16
 FIRST_CAPACITY = 2
 
 
@@ -70,10 +72,10 @@ def planned_noise(
         return NoNoise()
     return PlannedNoise(
         MECHANISMS[noise.schedule.mechanism].sampler(),
-        noise.multipliers,
+        read_only(noise.multipliers),
         noise.n_before,
-        noise.schedule.rows,
-        noise.sensitivities,
+        read_only(noise.schedule.rows),
+        read_only(noise.sensitivities),
         noise.tail_start,
         tail_sums,
     )
@@ -84,7 +86,7 @@ def add_noise(noise, agent, clocks, gradient, draws):
     raise NotImplementedError("compiled code only")
 
 
-@overload(add_noise)
+@overload(add_noise, jit_options={"forceinline": True})
 def _compile_noise(noise, agent, clocks, gradient, draws):
     if noise.instance_class is NoNoise:
         return lambda noise, agent, clocks, gradient, draws: None
@@ -101,12 +103,32 @@ def _compile_noise(noise, agent, clocks, gradient, draws):
     return add_planned
 
 
+def prefetch_noise(noise, following, later, clocks):
+    """Start to read what the noise of the agents to come is made of, and the next one's tail sums."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(prefetch_noise, jit_options={"forceinline": True})
+def _compile_prefetch_noise(noise, following, later, clocks):
+    if noise.instance_class is NoNoise:
+        return lambda noise, following, later, clocks: None
+
+    def prefetch_plan(noise, following, later, clocks):
+        prefetch(noise.schedules, later)  # pyright: ignore[reportCallIssue]
+        prefetch(noise.sensitivities, later)  # pyright: ignore[reportCallIssue]
+        if clocks.updates[following] >= noise.tail_start:
+            size = noise.tail_sums.shape[1]
+            prefetch_range(noise.tail_sums, following * size, (following + 1) * size)
+
+    return prefetch_plan
+
+
 def keep_release(noise, agent, clocks, new_model):
     """Count a model that is about to be released in the agent's tail average."""
     raise NotImplementedError("compiled code only")
 
 
-@overload(keep_release)
+@overload(keep_release, jit_options={"forceinline": True})
 def _compile_tail(noise, agent, clocks, new_model):
     if noise.instance_class is NoNoise:
         return lambda noise, agent, clocks, new_model: None
@@ -175,6 +197,7 @@ def _descent_fire(rule, agent, following, later, clocks, vectors, draws):
         model = models[agent]
         new_model, gradient = vectors[0, : model.shape[0]], vectors[1, : model.shape[0]]
         prefetch_numbers(rule, later, clocks)
+        prefetch_noise(rule.noise, following, later, clocks)
         gather(link, network, agent, following, later, clocks, models, new_model)
         prefetch_clocks(network, agent, clocks)
         start, stop = network.offsets[following], network.offsets[following + 1]
@@ -191,6 +214,45 @@ def _descent_fire(rule, agent, following, later, clocks, vectors, draws):
     return descend
 
 
+def network_of(edges: Edges) -> Network:
+    """Which agents are neighbors, as the sweeps read it."""
+    return read_only(Network(edges.offsets, edges.neighbors))
+
+
+def direct(edges: Edges, dtype: DTypeLike) -> Direct:
+    """The paper's network."""
+    shares = edges.weights / np.repeat(edges.degrees, edges.counts)
+    return read_only(Direct(shares.astype(dtype)))
+
+
+def compiled_rule(rule: Descent, network: Network, link: Direct | Mail, start: DescentState) -> DescentRule:
+    """The rule as the sweeps take it. It moves the models and tail sums of `start`."""
+    dtype = rule.start.dtype
+    return DescentRule(
+        read_only(_term(rule)),
+        network,
+        link,
+        read_only(rule.step_sizes.astype(dtype)),
+        read_only(rule.pulls.astype(dtype)),
+        start.models,
+        planned_noise(rule.noise, start.tail_sums),
+    )
+
+
+def read_only(part: Any) -> Any:
+    """An array, or all those in a tuple, to be read only.
+
+    Arrays that can be written to would be another type, for which other code is compiled.
+    """
+    if isinstance(part, tuple):
+        return type(part)(*map(read_only, part))
+    if not isinstance(part, np.ndarray):
+        return part
+    view = np.ascontiguousarray(part).view()
+    view.flags.writeable = False
+    return view
+
+
 class DescentRun(ClockedRun):
     """Exact parallel asynchrony in numba; the same run for every number of threads."""
 
@@ -199,24 +261,15 @@ class DescentRun(ClockedRun):
         edges, dtype = rule.edges, rule.start.dtype
         begun = DescentState.from_arrays(state) if state else None
         start = begun or DescentState.begin(rule, self.table, self.seed)
-        network = Network(edges.offsets, edges.neighbors)
+        network = network_of(edges)
         self._descent = rule
-        self._clocks = Clocks(self.seed, settings.limit, rule.ids, start.next_ticks, start.updates)
+        self._clocks = Clocks(self.seed, settings.limit, read_only(rule.ids), start.next_ticks, start.updates)
         self._team = Team(settings.threads, network, start.models.shape[1], dtype)
         if settings.conditions.are_ideal:
-            shares = edges.weights / np.repeat(edges.degrees, edges.counts)
-            link = Direct(shares.astype(dtype))
+            link = direct(edges, dtype)
         else:
             link = _open_mail(rule, self.table, network, self._clocks, start)
-        self._rule = DescentRule(
-            _term(rule),
-            network,
-            link,
-            rule.step_sizes.astype(dtype),
-            rule.pulls.astype(dtype),
-            start.models,
-            planned_noise(rule.noise, start.tail_sums),
-        )
+        self._rule = compiled_rule(rule, network, link, start)
 
     @property
     def models(self) -> NDArray[Any]:
@@ -239,12 +292,7 @@ class DescentRun(ClockedRun):
         return self.status(until)
 
     def vectors_sent(self, until: int) -> int:
-        """One per update and neighbor, and what the conditions add."""
-        edges, public = self._descent.edges, self._descent.start_is_public
-        network = self.ids, edges.offsets, edges.neighbors
-        return int(self.updates @ edges.counts) + count_extra_models(
-            self.table, self.seed, *network, public, until
-        )
+        return models_sent(self._descent, self.updates, self.table, self.seed, until)
 
     def state(self) -> dict[str, NDArray[Any]]:
         mail = _mail_state(self._rule.link) if isinstance(self._rule.link, Mail) else None
@@ -264,6 +312,7 @@ def _term(rule: Descent) -> DataTerm | ClippedTerm | AnchorTerm:
     """The local terms of all agents, for the kernels."""
     if isinstance(rule.local, LocalAnchors):
         return AnchorTerm(rule.local.anchors)
+    assert isinstance(rule.local, LocalData)
     term = data_term(rule.local)
     if rule.noise is None:
         return term
@@ -346,11 +395,20 @@ def slope_bounds(features: NDArray[Any], clip: float, norm: Norm) -> NDArray[Any
 
     clip/‖x‖ for each row, less what rounding may add; 0 for a row of zeros, which has no gradient.
     """
-    lengths = np.empty(len(features))
-    for start in range(0, len(features), ROWS_AT_ONCE):
-        rows = features[start : start + ROWS_AT_ONCE].astype(np.float64)
-        lengths[start : start + ROWS_AT_ONCE] = np.linalg.norm(rows, ord=1 if norm == "l1" else 2, axis=1)
     rounding = 2 * (features.shape[1] + 8) * float(np.finfo(features.dtype).eps)
-    bounds = np.zeros_like(lengths)
-    np.divide(clip * (1 - rounding), lengths, out=bounds, where=lengths > 0)
-    return np.minimum(bounds, np.finfo(features.dtype).max).astype(features.dtype)
+    bounds = np.empty(len(features), features.dtype)
+    largest = float(np.finfo(features.dtype).max)
+    bound_slopes(read_only(features), clip * (1 - rounding), norm == "l1", largest, bounds)
+    return bounds
+
+
+@compiled(parallel=True, fastmath=REORDER)
+def bound_slopes(features, clip, norm_is_l1, largest, bounds):
+    """clip/‖x‖ for each row, at most `largest`."""
+    for row in prange(features.shape[0]):
+        length = 0.0
+        for d in range(features.shape[1]):
+            number = np.float64(features[row, d])
+            length += abs(number) if norm_is_l1 else number * number
+        length = length if norm_is_l1 else math.sqrt(length)
+        bounds[row] = min(clip / length, largest) if length > 0 else 0.0

@@ -155,6 +155,23 @@ def _compile_prefetch_term(term, agent):
     return prefetch_places
 
 
+def prefetch_targets(term, start, stop):
+    """Start to read what is kept of these samples beside their rows."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(prefetch_targets, jit_options={"forceinline": True})
+def _compile_prefetch_targets(term, start, stop):
+    if term.instance_class is not ClippedTerm:
+        return lambda term, start, stop: prefetch_range(term.targets, start, stop)
+
+    def prefetch_with_bounds(term, start, stop):
+        prefetch_range(term.targets, start, stop)
+        prefetch_range(term.slope_bounds, start, stop)
+
+    return prefetch_with_bounds
+
+
 @njit
 def copy_into(target, source):
     """target[:] = source for vectors of equal length, without the checks that slow compilation down."""
@@ -167,8 +184,9 @@ def clip_slopes(term, start, stop, slopes):
     raise NotImplementedError("compiled code only")
 
 
-# No reordering here: a slope that is not a number must come out as one that is bounded.
-@overload(clip_slopes)
+# No reordering here: a slope that is not a number must come out as one that is bounded. Inlined, since a call
+# would copy every array descriptor of the term.
+@overload(clip_slopes, jit_options={"forceinline": True})
 def _compile_clipping(term, start, stop, slopes):
     if term.instance_class is not ClippedTerm:
         return lambda term, start, stop, slopes: None
@@ -258,7 +276,7 @@ def sum_of_gradients(term, start, stop, model, gradient, scores, ahead):
     for d in range(size):
         gradient[d] = 0
     next_start, next_stop = term.offsets[ahead.agent], term.offsets[ahead.agent + 1]
-    prefetch_range(term.targets, next_start, next_stop)
+    prefetch_targets(term, next_start, next_stop)
     own_batches = -(-(stop - start) // ROWS_AT_ONCE)
     # The read of a row starts ROWS_AHEAD rows before its turn; after the own rows come the next agent's.
     leap = next_start - (start + own_batches * ROWS_AT_ONCE)

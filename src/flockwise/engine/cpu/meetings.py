@@ -64,7 +64,7 @@ def _meetings_may_fire(rule, agent, clocks):
             return True
         partner = np.int64(network.neighbors[edge])
         for e in range(network.offsets[partner], network.offsets[partner + 1]):
-            if ticks_before(np.int64(network.neighbors[e]), agent, clocks.next_ticks):
+            if ticks_before(np.int64(network.neighbors[e]), agent, clocks):
                 return False
         return True
 
@@ -164,9 +164,13 @@ class MeetingsRun(MeetingsRunBase):
     def __init__(self, rule: Meetings, settings: RunSettings, state: State | None = None) -> None:
         super().__init__(rule, settings, state)
         self._clocks = Clocks(self.seed, settings.limit, rule.ids, self.next_ticks, self.updates)
-        self._rule = _compiled(rule, self._state)
+        self._rule = _compiled(rule, self._begun)
         draw_edges(self._rule, self._clocks)
         self._team = Team(settings.threads, self._rule.network, rule.start.shape[1], rule.start.dtype)
+
+    @property
+    def held(self) -> MeetingsState:
+        return self._begun  # the kernels change these arrays in place
 
     def advance(self, until: int, max_sweeps: int = 2**62) -> Status:
         self._team.sweep(max_sweeps, until, self._rule, self._clocks)

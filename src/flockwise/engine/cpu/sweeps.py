@@ -36,7 +36,7 @@ AGENTS_AT_ONCE = 16
 
 
 class Network(NamedTuple):
-    """Who hears whom: agent i's neighbors are neighbors[offsets[i]:offsets[i + 1]]."""
+    """The edges of the graph: agent i's neighbors are neighbors[offsets[i]:offsets[i + 1]]."""
 
     offsets: NDArray[np.int64]
     neighbors: NDArray[np.int32]
@@ -45,7 +45,7 @@ class Network(NamedTuple):
 class Clocks(NamedTuple):
     """Each agent's next tick and the updates it has done; after `limit` of them it has no clock any more.
 
-    ids: the agents' numbers, by which they draw. They ascend, so ties go by position as they go by number.
+    ids: the agents' numbers, by which they draw, and by which ties go.
     """
 
     seed: np.uint64
@@ -56,7 +56,7 @@ class Clocks(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What the threads keep: counts, lists and scratch vectors.
+    """Memory of the threads: counts, lists and scratch vectors.
 
     Each thread has a part of the agents, and in `ready` room to list those of them that may fire.
     earlier[i]: how many neighbors of agent i tick before it does.
@@ -97,9 +97,10 @@ def fire(rule, agent, following, later, clocks, vectors, draws):
 
 
 @njit(inline="always")
-def ticks_before(other, agent, next_ticks):
-    """Whose tick comes first; ties go to the lower index."""
-    return next_ticks[other] < next_ticks[agent] or (next_ticks[other] == next_ticks[agent] and other < agent)
+def ticks_before(other, agent, clocks):
+    """Whose tick comes first; ties go to the lower number."""
+    its, own = clocks.next_ticks[other], clocks.next_ticks[agent]
+    return its < own or (its == own and clocks.ids[other] < clocks.ids[agent])
 
 
 @njit(inline="always")
@@ -109,18 +110,18 @@ def first_of(part, parts, n_agents):
 
 
 @njit
-def count_earlier(part, network, next_ticks, work):
+def count_earlier(part, network, clocks, work):
     """How many neighbors tick before each agent of the part."""
     n_agents, parts = work.earlier.shape[0], work.ready_counts.shape[0]
     for agent in range(first_of(part, parts, n_agents), first_of(part + 1, parts, n_agents)):
         count = 0
         for e in range(network.offsets[agent], network.offsets[agent + 1]):
-            count += ticks_before(np.int64(network.neighbors[e]), agent, next_ticks)
+            count += ticks_before(np.int64(network.neighbors[e]), agent, clocks)
         work.earlier[agent] = count
 
 
 @njit(forceinline=True)
-def note_overtakers(part, agent, network, next_ticks, work):
+def note_overtakers(part, agent, network, clocks, work):
     """Note the neighbors that tick before an agent which has just fired; returns how many they are."""
     first = work.overtaker_counts[part, 0]
     end = first
@@ -128,7 +129,7 @@ def note_overtakers(part, agent, network, next_ticks, work):
         neighbor = np.int64(network.neighbors[e])
         # Written in any case: nobody could foretell a branch.
         work.overtakers[part, end] = neighbor
-        end += ticks_before(neighbor, agent, next_ticks)
+        end += ticks_before(neighbor, agent, clocks)
     work.overtaker_counts[part, 0] = end
     work.earlier[agent] = end - first
     return end - first
@@ -183,7 +184,7 @@ def fire_shared(part, until, rule, clocks, work):
                 later = np.int64(agents[min(k + 2, count - 1)])
                 while True:
                     fire(rule, agent, following, later, clocks, work.vectors[part], work.draws[part])
-                    if note_overtakers(part, agent, rule.network, clocks.next_ticks, work) > 0:
+                    if note_overtakers(part, agent, rule.network, clocks, work) > 0:
                         break
                     if clocks.next_ticks[agent] > until or not fires_again(rule, agent, clocks):
                         break
@@ -192,10 +193,14 @@ def fire_shared(part, until, rule, clocks, work):
 # No reference counts, here and in all that is called from here: each array view would change a counter
 # that all threads share, some eighty times an update. The caller keeps the arrays alive.
 @compiled(nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
-def sweep_part(part, max_sweeps, until, rule, clocks, work):
-    """What one thread does; all threads see the same total, so all leave after the same sweep."""
+def sweep_part(part, fresh, max_sweeps, until, rule, clocks, work):
+    """What one thread does; all threads see the same total, so all leave after the same sweep.
+
+    fresh: whether to count anew who ticks before whom.
+    """
     parts = work.ready_counts.shape[0]
-    count_earlier(part, rule.network, clocks.next_ticks, work)
+    if fresh:
+        count_earlier(part, rule.network, clocks, work)
     for _ in range(max_sweeps):
         find_ready(part, until, rule, clocks, work)
         wait_for_all(work.barrier, parts)
@@ -209,11 +214,23 @@ def sweep_part(part, max_sweeps, until, rule, clocks, work):
 
 
 class Team:
-    """Threads that sweep over all agents together; the result does not depend on how many they are."""
+    """Threads that sweep over all agents together; the result does not depend on how many they are.
 
-    def __init__(self, threads: int | None, network: Network, size: int, dtype: DTypeLike) -> None:
-        n_agents, n_edges = network.offsets.size - 1, network.neighbors.size // 2
-        most_neighbors = int(np.diff(network.offsets).max(initial=0))
+    The agents are those with a row in the network. Neighbors may stand after them: their clocks and models
+    are read here, and moved elsewhere. most_neighbors: of any agent, if others run elsewhere.
+    """
+
+    def __init__(
+        self,
+        threads: int | None,
+        network: Network,
+        size: int,
+        dtype: DTypeLike,
+        most_neighbors: int | None = None,
+    ) -> None:
+        n_agents = network.offsets.size - 1
+        if most_neighbors is None:
+            most_neighbors = int(np.diff(network.offsets).max(initial=0))
         self.threads = choose_threads(threads, n_agents)
         self._pool = ThreadPoolExecutor(max(self.threads - 1, 1))
         self._work = Workspace(
@@ -222,19 +239,28 @@ class Team:
             ready=np.empty(n_agents, np.int32),
             ready_counts=np.zeros((self.threads, PADDING), np.int64),
             taken=np.zeros(self.threads * PADDING, np.int64),
-            # Of an edge one end at most is overtaken in a sweep. What is never written takes no memory.
-            overtakers=np.empty((self.threads, n_edges), np.int32),
+            # Room for all; what is never written takes no memory.
+            overtakers=np.empty((self.threads, network.neighbors.size), np.int32),
             overtaker_counts=np.zeros((self.threads, PADDING), np.int64),
             vectors=np.zeros((self.threads, 3, max(size, ROWS_AT_ONCE) + PADDING), dtype),
             draws=np.zeros((self.threads, size + PADDING)),
             barrier=np.zeros(BARRIER_SIZE, np.int64),
         )
 
-    def sweep(self, max_sweeps: int, until: int, rule: Any, clocks: Clocks) -> None:
-        """Fire all ticks up to time `until`, or stop after `max_sweeps`."""
+    @property
+    def earlier(self) -> NDArray[Any]:
+        """How many neighbors of each agent tick before it does, as last counted."""
+        return self._work.earlier
+
+    def sweep(self, max_sweeps: int, until: int, rule: Any, clocks: Clocks, *, fresh: bool = True) -> None:
+        """Fire all ticks up to time `until`, or stop after `max_sweeps`.
+
+        fresh: count `earlier` anew. A caller that has moved clocks after a complete sweep, and `earlier` with
+        them, can pass False.
+        """
         work = self._work
         work.overtaker_counts[:] = 0
-        arguments = max_sweeps, until, rule, clocks, work
+        arguments = fresh, max_sweeps, until, rule, clocks, work
         others = [self._pool.submit(sweep_part, part, *arguments) for part in range(1, self.threads)]
         sweep_part(0, *arguments)
         for other in others:

@@ -19,16 +19,18 @@ from flockwise.engine.conditions import (
     ConditionTable,
     appearance,
     arrival,
+    count_extra_models,
     is_online,
     next_return,
     scheduled_tick,
 )
 from flockwise.engine.state import DescentState, MailState, tail_averages
-from flockwise.method.rules import Descent
+from flockwise.method.rules import ClippedDescent, Descent, StoredData
 from flockwise.objective import LocalUpdate
 from flockwise.privacy.gate import Gate
 from flockwise.privacy.ledger import MemoryLedger
 from flockwise.privacy.noise import SimulatedNoise
+from flockwise.protocol.aggregation import clipped_mean, weighted_mean
 from flockwise.randomness.clocks import NEVER
 
 RETURN, ARRIVAL, TICK = range(3)
@@ -72,7 +74,11 @@ class ReferenceDescent(ClockedRun):
             self._restore(self._restored)
             self._tail_sums = self._restored.tail_sums
             self._now = int(state["now"])
-            self._vectors = int(state["vectors"])
+            # Of each update and neighbor, and those handed over to agents that came back.
+            edges, starts_are_counted = rule.edges, True
+            self._vectors = int(self._restored.updates @ edges.counts) + count_extra_models(
+                self.table, self.seed, rule.ids, edges.offsets, edges.neighbors, starts_are_counted, self._now
+            )
         for i, agent in enumerate(self._agents):
             self._schedule_tick(i, agent)
 
@@ -125,10 +131,12 @@ class ReferenceDescent(ClockedRun):
     def state(self) -> dict[str, NDArray[Any]]:
         mail = None if self.settings.conditions.are_ideal else self._mail_state()
         state = DescentState(self.models, self.next_ticks, self.updates, mail, self._tail_sums)
-        return state.to_arrays() | {"vectors": np.array(self._vectors)}
+        return state.to_arrays()
 
     def _make_agent(self, i: int) -> Agent:
-        descent, objective = self._descent, self._descent.local.at(i)
+        descent, local = self._descent, self._descent.local
+        assert not isinstance(local, StoredData)
+        objective = local.at(i)
         return Agent(
             i,
             LocalUpdate(objective, float(descent.step_sizes[i]), float(descent.pulls[i])),
@@ -136,6 +144,7 @@ class ReferenceDescent(ClockedRun):
             descent.edges.around(i),
             SimulatedClock(self.table, self.seed, self._ids[i], self.settings.limit),
             self._make_releases(i, objective),
+            neighbor_mean=clipped_mean if isinstance(descent, ClippedDescent) else weighted_mean,
         )
 
     def _make_releases(self, i: int, objective: Any) -> GradientReleases | None:

@@ -138,7 +138,7 @@ class Attack(ABC):
 
 @dataclass(frozen=True)
 class AuditRow:
-    """What is claimed, and what was measured.
+    """The ε that is claimed, and the one that was measured.
 
     lower_bound: the attacked mechanism has at least this ε at this δ. runs: on each of the two data sets.
     confidence: that no lower bound of the whole audit is above the true ε.

@@ -53,7 +53,7 @@ def secure(seed: int, run: int) -> Noise:
 
 
 class NoiseFree:
-    """What an attacker who knows a data set computes: the same release without noise."""
+    """The same release without noise: an attacker who knows a data set can compute it."""
 
     def check(self, event: Mechanism) -> None:
         """Nothing is drawn, so nothing is refused."""
@@ -99,7 +99,7 @@ class GateAttack(Attack):
 
 
 def audited_events(plan: Plan) -> list[Mechanism]:
-    """What the gate adds to the mean of SAMPLES clipped rows, release by release."""
+    """The noise that the gate adds to the mean of SAMPLES clipped rows, release by release."""
     rows = Rows(np.empty(0), CLIP, SAMPLES, 1)
     return [rows.event(plan, number) for number in range(1, len(plan) + 1)]
 

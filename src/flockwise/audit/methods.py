@@ -39,7 +39,7 @@ from flockwise.privacy.mechanisms import MECHANISMS
 from flockwise.privacy.noise import Noise
 from flockwise.privacy.plan import Plan
 from flockwise.randomness.clocks import NEVER
-from flockwise.release import OutputPerturbation, Statistic
+from flockwise.release import Statistic
 
 # So large that the sample's gradient stays beyond the bound wherever the noise drives the model.
 FAR_TARGET = 1e6
@@ -101,7 +101,7 @@ class EveryTime:
 
 
 def noisy_gradients(plan: Plan, samples: Samples, noise: Noise) -> Floats:
-    """What an attacker makes of all the messages of a real agent: (updates, coordinates).
+    """The estimates of an attacker from all messages of a real agent: (updates, coordinates).
 
     The agent has no neighbors and no penalty: model t is model t − 1 less a noisy gradient. With
     `lone_opposites` the mean of the clipped gradients is the same at every model.
@@ -122,24 +122,32 @@ class DescentAttack(Attack):
     The attacker sees every model that an agent releases and knows all but its noise. For either data set it
     lets the engine itself do the next update without noise; the rest of the released model is the noise.
 
-    warm_start: the model that is their first release.
+    warm_start: the model that is their first release, not propagated: agents are alone.
     """
 
     mechanism: str
     accountant: str
     pair: Pair
-    warm_start: OutputPerturbation | None = None
+    warm_start: WarmStart | None = None
 
     def ratios(self, which: int, runs: int, seed: int) -> Floats:
         problems = [self._problem(samples, runs) for samples in self.pair]
         releases = self._releases(problems[which], seed + which)
-        # With the same seed the noise of two starts is the same, and drops out of their difference.
-        first, second = (self._rule(problem, seed=0) for problem in problems)
-        return (
-            _start_ratios(second.start - first.start, _noise_of(first), releases[0])
-            + _log_likelihoods(second, releases)
-            - _log_likelihoods(first, releases)
+        first, second = (
+            self._of_starts(problem, releases[0]) + _log_likelihoods(self._rule(problem, 0), releases)
+            for problem in problems
         )
+        return second - first
+
+    def _of_starts(self, problem: Problem, starts: Floats) -> Floats:
+        """Log-likelihoods of the starts; 0 where they are public."""
+        noise = _noise_of(self._rule(problem, seed=0))
+        if self.warm_start is None or noise.start_sensitivities is None:
+            return np.zeros(len(starts))
+        # All agents have the same plan and the same sensitivity.
+        scale = float(noise.schedule.multipliers[0, 0] * noise.start_sensitivities[0])
+        event = MECHANISMS[self.mechanism](1.0, scale, None, noise.dimension)
+        return event.log_likelihood(starts - self.warm_start.statistic(problem).models(problem))
 
     def _problem(self, samples: Samples, runs: int) -> Problem:
         objective = Objective(Quadratic(), tradeoff=TRADEOFF, l2=L2, feature_bound=FEATURE_BOUND)
@@ -148,7 +156,7 @@ class DescentAttack(Attack):
     @property
     def _method(self) -> CoordinateDescent:
         return CoordinateDescent(
-            "zeros" if self.warm_start is None else WarmStart(self.warm_start),
+            "zeros" if self.warm_start is None else self.warm_start,
             PrivateUpdates(self.budget, self.updates, CLIP, self.mechanism, self.accountant),
         )
 
@@ -164,14 +172,6 @@ class DescentAttack(Attack):
             for number in range(1, self.updates + 1)
         )
         return [self._rule(problem, seed).start, *(run.state["models"] for run in runs)]
-
-
-def _start_ratios(shifts: Floats, noise: DescentNoise, starts: Floats) -> Floats:
-    """Log-likelihood ratios of starts that are released with normal noise, up to a constant."""
-    if noise.start_sensitivities is None:
-        return np.zeros(len(starts))
-    multipliers = noise.schedule.multipliers[noise.schedule.rows, 0]
-    return (starts * shifts).sum(axis=1) / (multipliers * noise.start_sensitivities) ** 2
 
 
 def _log_likelihoods(descent: Descent, releases: list[Floats]) -> Floats:

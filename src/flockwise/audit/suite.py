@@ -20,16 +20,18 @@ from flockwise.audit.methods import (
     opposite_targets,
     present_or_zero,
 )
+from flockwise.audit.sums import SumAttack, far_and_opposite
 from flockwise.audit.support import (
     SupportAttack,
     numpy_laplace_misfits,
     philox_gaussian_misfits,
     philox_laplace_misfits,
 )
+from flockwise.method import WarmStart
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.mechanisms import MECHANISMS, Mechanism
 from flockwise.privacy.plan import Plan
-from flockwise.release import STATISTICS, OutputPerturbation
+from flockwise.release import STATISTICS
 
 DIMENSION = 4
 AXIS, DIAGONAL = along_axis(DIMENSION), along_diagonal(DIMENSION)
@@ -42,7 +44,7 @@ LARGER_PURE, LARGE = Budget(2.0), Budget(3.0, 0.01)
 
 def every_attack(*, with_secure_noise: bool = True) -> list[Attack]:
     """In the order of the table. Secure noise needs its extra."""
-    return [*_simulated(), *(_secure() if with_secure_noise else ()), *_descents(), *_releases()]
+    return [*_simulated(), *(_secure() if with_secure_noise else ()), *_descents(), *_releases(), *_sums()]
 
 
 def tightest(kind: type[Mechanism], budget: Budget, updates: int, *, on_grid: bool = False) -> str:
@@ -111,8 +113,11 @@ def _descents() -> Iterator[Attack]:
     diagonal, present = opposite_targets(DIAGONAL), present_or_zero(AXIS)
     yield DescentAttack("descent, l1 clipping", LARGER_PURE, 50_000, "laplace", "basic", diagonal)
     yield DescentAttack("descent, sample or zero", LOOSE, 20_000, "gaussian", "gdp", present, updates=10)
-    warm = OutputPerturbation(width=1.0, l2=10.0)
+    warm = WarmStart(l2=10.0, width=1.0, share=0.5, tradeoff=None)
     yield DescentAttack("descent, warm start", LOOSE, 50_000, "gaussian", "gdp", pair, warm_start=warm)
+    # Along the diagonal the model moves farther in L1 than in L2.
+    laplace = "descent, warm start, laplace"
+    yield DescentAttack(laplace, LOOSE, 50_000, "laplace", "theorem1", diagonal, warm_start=warm)
 
 
 def _releases() -> Iterator[Attack]:
@@ -120,3 +125,13 @@ def _releases() -> Iterator[Attack]:
     for kind in STATISTICS:
         yield ReleaseOnceAttack(f"release once, {kind.name}", LOOSE, 50_000, kind(), AXIS)
     yield LocalDPAttack("local dp", LOOSE, 25_000, AXIS)
+
+
+def _sums() -> Iterator[Attack]:
+    """Sums over all agents, as a coalition sees them."""
+    pair = far_and_opposite(PLANE)
+    yield SumAttack("sums, second moments", LOOSE, 30_000, "default", pair)
+    for spread in ("number", "matrix"):
+        yield SumAttack(f"sums, and a {spread}", LARGE, 30_000, spread, pair, updates=2)
+    far_means = far_and_opposite(PLANE, other_targets=1.0)
+    yield SumAttack("sums, and a matrix, far means", LARGE, 30_000, "matrix", far_means, updates=2)

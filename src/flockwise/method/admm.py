@@ -60,6 +60,7 @@ class GossipADMM:
     start: Annotated[Start, Configured(Literal["zeros", "local"])] = "local"
     name = "admm"
     label: ClassVar[str] = "gossip ADMM"
+    look: ClassVar[tuple[str, str]] = ("vermilion", "v")
     rule: ClassVar[type] = Meetings
     needs_graph: ClassVar[bool] = True
     minimizes_eq_2: ClassVar[bool] = True
@@ -117,16 +118,15 @@ class AgentPart:
         return self.data_weight * self.local.gradient(model) + self.penalty * apart
 
 
-def agree(
-    model: Vector, copy: Vector, model_dual: Vector, copy_dual: Vector, penalty: float
-) -> tuple[Vector, Vector, Vector]:
-    """z and both new duals for one model, held by its owner and, as a copy, at the other end of the edge."""
-    auxiliary = 0.5 * ((model_dual + copy_dual) / penalty + model + copy)
-    return (
-        auxiliary,
-        model_dual + penalty * (model - auxiliary),
-        copy_dual + penalty * (copy - auxiliary),
-    )
+def offer(held: Vector, dual: Vector, penalty: float) -> Vector:
+    """Θ + λ/ρ: what either end of an edge sends of a model that it holds."""
+    return held + dual / penalty
+
+
+def agree(held: Vector, dual: Vector, heard: Vector, penalty: float) -> tuple[Vector, Vector]:
+    """z and the new dual at one end of an edge, for a model of which the other end offered `heard`."""
+    auxiliary = 0.5 * (offer(held, dual, penalty) + heard)
+    return auxiliary, dual + penalty * (held - auxiliary)
 
 
 def part_of(rule: Meetings, position: int) -> AgentPart:

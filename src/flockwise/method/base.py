@@ -1,10 +1,10 @@
-"""What a method is: a frozen description that prepares a problem into a rule, a guarantee and a finish."""
+"""Methods: frozen descriptions, each of which prepares a problem into a rule, a guarantee and a finish."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,22 @@ from numpy.typing import NDArray
 from flockwise.checks import field_types
 from flockwise.errors import ConfigError, FlockwiseError, PrivacyError, SimulationError
 from flockwise.graph import SimilarityGraph
-from flockwise.method.rules import Rule
+from flockwise.method.rules import Rounds, Rule
 from flockwise.objective import Loss, Objective, Problem
 from flockwise.privacy.budget import Budgets, least_delta
 from flockwise.privacy.guarantee import Guarantee
+from flockwise.privacy.mechanisms import USUAL_MECHANISM
 from flockwise.privacy.origin import Origin
+from flockwise.protocol.aggregation import Neighbors
 from flockwise.registry import Registry, declared_by
 from flockwise.release.statistic import Misfit
 
+# Residuals where nobody said how large they are, as a share of the range of targets.
+RESIDUAL_SHARE: Final = 0.25
+
 
 class Evaluator(Protocol):
-    """What a run minimizes: one value per agent, whose sum is the objective."""
+    """The function that a run minimizes: one value per agent, whose sum is the objective."""
 
     def agent_values(self, models: NDArray[Any]) -> NDArray[np.float64]: ...
 
@@ -35,20 +40,24 @@ Finish: TypeAlias = Callable[[NDArray[Any], Any], NDArray[np.float64]]
 class Prepared:
     """A problem made ready: the rule to run, what records evaluate, what is guaranteed, the silent finish.
 
-    A private method has both a guarantee and a finish; a run without them is refused.
+    A private method has both a guarantee and a finish; a run without them is refused. settled: the models to
+    which its updates tend in any order, computed at once; plans take these instead of a run.
     """
 
     rule: Rule
     objective: Evaluator | None = None
     guarantee: Guarantee | None = None
     finish: Finish | None = None
+    settled: Callable[[], NDArray[Any]] | None = None
 
 
 class Method(Protocol):
     """A frozen dataclass: its annotated fields are the keys of [method] in a configuration.
 
     name: in configurations and results. label: in reports. privacy: what it may spend; None for a run without
-    privacy. needs_graph: whether a problem without a graph is refused.
+    privacy. needs_graph: whether a problem without a graph is refused. A class may also state is_baseline
+    (it is compared with every run, and made without arguments), tunes_l2 (it chooses the penalty), and look
+    (its color and marker in pictures).
     """
 
     label: ClassVar[str]
@@ -75,15 +84,16 @@ class Deployment:
 
     updates: after so many an agent stops; None goes on for ever. budgets: what agents may spend; None sends
     models as they are. clip, mechanism: of what is released at each update. statistic, protocol: what is
-    released once instead, and what agents talk about after it.
+    released once instead, and what agents talk about after it. neighbors: which mean of their models counts.
     """
 
     updates: int | None
     budgets: Budgets | None = None
     clip: float | None = None
-    mechanism: str = "gaussian"
+    mechanism: str = USUAL_MECHANISM
     statistic: Any = None
     protocol: Any = None
+    neighbors: Neighbors = "mean"
 
 
 def deployment_of(method: Any, problem: Problem, updates: int | None) -> Deployment:
@@ -150,6 +160,17 @@ def shown_name(name: str) -> str:
     return METHODS[name].shown if name in METHODS else name
 
 
+def baselines_beside(method: Any) -> list[Any]:
+    """Every baseline but the method itself."""
+    own = [one for one in METHODS if one.name != method.name]
+    return [one.kind(**one.preset) for one in own if getattr(one.kind, "is_baseline", False)]
+
+
+def look_of(name: str) -> tuple[str, str] | None:
+    """The color and the marker of a method in pictures, if it has its own."""
+    return getattr(METHODS[name].kind, "look", None) if name in METHODS else None
+
+
 def minimizes_eq_2(name: str) -> bool:
     """Whether a method's runs tend to the minimum of Eq. (2)."""
     return name in METHODS and getattr(METHODS[name].kind, "minimizes_eq_2", False)
@@ -158,13 +179,16 @@ def minimizes_eq_2(name: str) -> bool:
 def check_prepared(method: Any, prepared: Prepared) -> Prepared:
     """Fail closed: what is private comes with its guarantee and own models, or not at all.
 
+    A rule that adds noise, releases while agents talk, or opens sums is private, whatever its method says.
     The guarantee of a method from another package, or with such parts, says whose word it is.
     """
-    spends = getattr(method, "privacy", None) is not None or getattr(prepared.rule, "noise", None) is not None
+    rule = prepared.rule
+    spends = getattr(method, "privacy", None) is not None or getattr(rule, "noise", None) is not None
+    spends = spends or (isinstance(rule, Rounds) and rule.spends)
     if spends and (prepared.guarantee is None or prepared.finish is None):
         lacks = "guarantee" if prepared.guarantee is None else "finish for own models"
         raise PrivacyError(
-            f"method {method.name!r} is private and prepared no {lacks}; a private run is not made without it"
+            f"method {method.name!r} is private and prepared no {lacks}; return one from prepare()"
         )
     if prepared.guarantee is None:
         return prepared
@@ -184,8 +208,9 @@ def check_method(method: Any, problem: Problem, error: type[FlockwiseError] = Si
 class PublicFacts:
     """Sizes, graph, objective and budgets; nothing here was computed from a feature or a target.
 
-    chooses_tradeoff: whether μ is for the plan to choose. residual_scale: how far targets lie from
-    predictions, roughly, where targets are numbers; None if nobody has said. origins: of graph and samples.
+    chooses_tradeoff: whether μ is for the plan to choose. has_intercept: whether the last feature is 1 for
+    everyone. residual_scale: how far targets lie from predictions, roughly, where targets are numbers; None
+    if nobody has said. origins: of graph and samples.
     """
 
     sample_counts: NDArray[np.int64]
@@ -194,6 +219,7 @@ class PublicFacts:
     objective: Objective
     budgets: Budgets
     chooses_tradeoff: bool = False
+    has_intercept: bool = False
     residual_scale: float | None = None
     origins: tuple[Origin, ...] = ()
 
@@ -211,11 +237,12 @@ class PublicFacts:
             sample_counts=problem.population.sample_counts,
             n_features=problem.population.n_features,
             graph=problem.graph,
-            objective=replace(problem.objective, max_samples=problem.sample_cap),
+            objective=_public(problem),
             budgets=budgets,
             chooses_tradeoff=chooses_tradeoff,
-            residual_scale=getattr(problem.loss, "largest_residual", residual_scale),
-            origins=problem.origins,
+            has_intercept=problem.population.has_intercept,
+            residual_scale=_residual_scale(problem.objective, residual_scale),
+            origins=tuple(one for one in problem.origins if one != _chosen(problem.objective)),
         )
 
     @property
@@ -235,14 +262,34 @@ class PublicFacts:
         bounded = getattr(loss, "bounded", None)
         return None if bounded is None or self.residual_scale is None else bounded(self.residual_scale)
 
-    def tradeoff(self, default: float) -> float:
-        """μ that was given, or the default where the plan chooses it."""
-        return default if self.chooses_tradeoff else self.objective.tradeoff
+    def tradeoffs(self, tried: tuple[float, ...]) -> tuple[float, ...]:
+        """μ that was given, or those to try where the plan chooses it."""
+        return tried if self.chooses_tradeoff else (self.objective.tradeoff,)
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What was derived from private data all the same; a plan made with it leaks it."""
+        """Facts that were derived from private data all the same. A plan made with them leaks them."""
         return tuple(origin.words for origin in self.origins if not origin.is_covered)
+
+
+def _residual_scale(objective: Objective, said: float | None) -> float | None:
+    """The width of a loss that has one; else what somebody said; else a quarter of the range of targets."""
+    if said is None and objective.target_range is not None:
+        low, high = objective.target_range
+        said = RESIDUAL_SHARE * (high - low)
+    return getattr(objective.loss, "largest_residual", said)
+
+
+def _public(problem: Problem) -> Objective:
+    """The objective, less penalties that were chosen on samples."""
+    objective = problem.objective
+    l2 = objective.l2 if _chosen(objective) is None else "auto"
+    return replace(objective, max_samples=problem.sample_cap, l2=l2)
+
+
+def _chosen(objective: Objective) -> Origin | None:
+    """The origin of penalties that were chosen on samples."""
+    return getattr(objective.l2, "origin", None)
 
 
 @dataclass(frozen=True)
@@ -250,12 +297,14 @@ class Candidate:
     """A method with all its settings, as a plan may try it.
 
     words: how a plan calls it. stops: when its run ends. tradeoff: the μ that belongs to it, if another one.
+    caution: what its method says against it from public facts, short of a refusal.
     """
 
     words: str
     method: Any
     stops: Mapping[str, Any] = field(default_factory=dict)
     tradeoff: float | None = None
+    caution: str = ""
 
     @property
     def sends_nothing(self) -> bool:
@@ -268,6 +317,15 @@ class Candidate:
 
 def candidates(facts: PublicFacts) -> tuple[Candidate, ...]:
     """What can be run with these facts, the same for any agents that share them, in a fixed order."""
-    kinds: Iterable[Any] = dict.fromkeys(variant.kind for variant in METHODS)
-    offered = (getattr(kind, "candidates", None) for kind in kinds)
+    offered = (getattr(kind, "candidates", None) for kind in _kinds())
     return tuple(candidate for offer in offered if offer is not None for candidate in offer(facts))
+
+
+def reasons_against(facts: PublicFacts) -> tuple[str, ...]:
+    """Why methods that could be run in principle are not worth it, by what they say of public facts."""
+    asked = (getattr(kind, "reason_against", None) for kind in _kinds())
+    return tuple(filter(None, (ask(facts) for ask in asked if ask is not None)))
+
+
+def _kinds() -> Iterable[Any]:
+    return dict.fromkeys(variant.kind for variant in METHODS)

@@ -16,7 +16,7 @@ from flockwise.method.rules import Descent, Edges, LocalAnchors, Solved
 from flockwise.method.start import starting_models
 from flockwise.objective import CollaborativeObjective, Objective, Problem, PropagationObjective
 from flockwise.release.statistic import Misfit
-from flockwise.solve import solve_global_model, solve_local_models
+from flockwise.solve import choose_l2, solve_global_model, solve_local_models
 
 
 @METHODS.register
@@ -26,6 +26,7 @@ class Local:
 
     name = "local"
     label: ClassVar[str] = "local (each alone)"
+    look: ClassVar[tuple[str, str]] = ("orange", "s")
     rule: ClassVar[type] = Solved
     needs_graph: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = True
@@ -46,11 +47,31 @@ class Local:
 
 @METHODS.register
 @dataclass(frozen=True)
+class TunedLocal(Local):
+    """Local models with the penalty that cross-validation inside the agents finds best, instead of `l2`."""
+
+    name = "tuned_local"
+    label: ClassVar[str] = "local, penalty tuned"
+    look: ClassVar[tuple[str, str]] = ("olive", "d")
+    tunes_l2: ClassVar[bool] = True
+
+    def prepare(self, problem: Problem, seed: int) -> Prepared:
+        objective = None if problem.graph is None else CollaborativeObjective(problem)
+        return Prepared(Solved(solve_local_models(choose_l2(problem))), objective)
+
+    @classmethod
+    def candidates(cls, facts: PublicFacts) -> Iterator[Candidate]:
+        yield from ()  # a choice of the penalty looks at samples, and plans do not
+
+
+@METHODS.register
+@dataclass(frozen=True)
 class Global:
     """One model for all, argmin Σ D_ii·c_i·ℒ_i (the limit μ → 0), computed centrally for comparison."""
 
     name = "global"
     label: ClassVar[str] = "global (one model)"
+    look: ClassVar[tuple[str, str]] = ("purple", "D")
     rule: ClassVar[type] = Solved
     needs_graph: ClassVar[bool] = True
     is_baseline: ClassVar[bool] = True
@@ -75,6 +96,7 @@ class ModelPropagation:
     anchors: Annotated[str | NDArray[np.float64], Configured(None)] = "local"
     name = "propagation"
     label: ClassVar[str] = "model propagation"
+    look: ClassVar[tuple[str, str]] = ("sky", "^")
     rule: ClassVar[type] = Descent
     needs_graph: ClassVar[bool] = True
     privacy = None

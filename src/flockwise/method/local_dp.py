@@ -19,7 +19,7 @@ from flockwise.privacy.accounting import default_accountant
 from flockwise.privacy.budget import Budget, Budgets
 from flockwise.privacy.grid import clip_rows
 from flockwise.privacy.guarantee import Guarantee
-from flockwise.privacy.mechanisms import MECHANISMS
+from flockwise.privacy.mechanisms import MECHANISMS, usual_mechanism
 from flockwise.privacy.plan import Plan
 from flockwise.privacy.schedule import distinct_budgets
 from flockwise.randomness.noise import LaplaceSampler, NormalSampler, standard_noise
@@ -66,7 +66,7 @@ class LocalDP:
         models = solve_local_models(self.perturbed(problem, seed))
         objective = None if problem.graph is None else CollaborativeObjective(problem)
         guarantee = Guarantee.of(
-            distinct_budgets(self.privacy, problem.n_agents)[0],
+            self.privacy,
             mechanism="noise on every sample itself, labels by randomized response",
             accountant="basic",
             origins=problem.origins,
@@ -99,10 +99,10 @@ def _noisy_features(
     bound = objective.feature_bound
     assert bound is not None
     share = Budget((1 - TARGET_SHARE) * budget.epsilon, budget.delta)
-    mechanism, sampler = ("gaussian", NormalSampler()) if budget.delta > 0 else ("laplace", LaplaceSampler())
+    mechanism = usual_mechanism("l2" if budget.delta > 0 else "l1")
     accountant = default_accountant(mechanism, budget.delta) if budget.delta > 0 else "basic"
     (multiplier,) = Plan.fitting(share, mechanism, 1, accountant=accountant).multipliers
-    noise = standard_noise(sampler, seed, agent, FEATURE_DRAW, features.size)
+    noise = standard_noise(MECHANISMS[mechanism].sampler(), seed, agent, FEATURE_DRAW, features.size)
     clipped = clip_rows(features, bound, MECHANISMS[mechanism].norm)
     return clipped + 2 * bound * multiplier * noise.reshape(features.shape)
 

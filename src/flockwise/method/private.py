@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from flockwise.checks import Choice, Configured, Count, Key, Positive, ShareAboveZero, check_fields
 from flockwise.errors import PrivacyError
-from flockwise.method.rules import DescentNoise, tail_start
+from flockwise.method.rules import DescentNoise
 from flockwise.method.start import WarmStart
 from flockwise.objective import Objective, Problem, gradient_bound
 from flockwise.objective.losses import loss_name
 from flockwise.privacy.accounting import ACCOUNTANTS, default_accountant
-from flockwise.privacy.allocation import exponent_for, late_heavy_by_own_clock, uniform
+from flockwise.privacy.allocation import ADDS_EPSILONS, exponent_for, late_heavy_by_own_clock, uniform
 from flockwise.privacy.budget import Budgets, least_delta
-from flockwise.privacy.mechanisms import MECHANISMS, accountants_of
+from flockwise.privacy.mechanisms import MECHANISMS, USUAL_MECHANISM, accountants_of
+from flockwise.privacy.plan import tail_start
 from flockwise.privacy.schedule import Schedule
 from flockwise.release.statistic import Misfit
 
@@ -40,17 +41,20 @@ class PrivateUpdates:
     allocation: how the budget is spread: "uniform"; "late", more for later updates, which needs
         `contraction`, what is left of the error after one update of each agent; or the relative ε of each
         update (flockwise.privacy.allocation).
+    models: what a run shows of all that an agent released: the "tail", the mean of the later half of its
+        models, which has less noise, or the "last" one.
     """
 
     budgets: Annotated[Budgets, Configured(None)]
     updates: Annotated[Count, Configured(None)]
     clip: Annotated[Positive | None, Key("clip_norm")] = None
-    mechanism: Annotated[str, Choice(MECHANISMS)] = "gaussian"
+    mechanism: Annotated[str, Choice(MECHANISMS)] = USUAL_MECHANISM
     accountant: Annotated[str | None, Choice(ACCOUNTANTS)] = None
     allocation: Annotated[
         Literal["uniform", "late"] | Sequence[float], Configured(Literal["uniform", "late"])
     ] = "uniform"
     contraction: ShareAboveZero | None = None
+    models: Literal["tail", "last"] = "tail"
 
     def __post_init__(self) -> None:
         check_fields(self, PrivacyError)
@@ -61,7 +65,7 @@ class PrivateUpdates:
                 f"updates={self.updates}"
             )
 
-    def misfits(self, objective: Objective) -> Iterator[Misfit]:
+    def misfits(self, objective: Objective, start: WarmStart | None = None) -> Iterator[Misfit]:
         """What does not fit the objective, or within itself."""
         if objective.feature_bound is None:
             yield Misfit(
@@ -75,9 +79,9 @@ class PrivateUpdates:
                 f'missing; loss = "{loss_name(objective.loss)}" does not bound the gradient of a sample: '
                 'give a bound to clip it to, or use loss = "huber"',
             )
-        yield from self._in_accounting()
+        yield from self._in_accounting(start)
 
-    def _in_accounting(self) -> Iterator[Misfit]:
+    def _in_accounting(self, start: WarmStart | None) -> Iterator[Misfit]:
         proven = accountants_of(self.mechanism)
         if self.accountant is not None and self.accountant not in proven:
             allowed = ", ".join(f'"{name}"' for name in proven)
@@ -85,8 +89,16 @@ class PrivateUpdates:
                 "privacy.accountant",
                 f'got "{self.accountant}"; allowed for mechanism = "{self.mechanism}": {allowed}',
             )
+        named = None if self.accountant is None else ACCOUNTANTS[self.accountant]
+        equal_only = named is not None and named.equal_steps_only
+        if equal_only and start is not None:
+            yield Misfit(
+                "privacy.accountant",
+                f'got "{self.accountant}"; it composes equal releases only, and that of the start costs less '
+                'than an update: use "theorem1"',
+            )
         if self.allocation == "late":
-            if self.accountant is not None and ACCOUNTANTS[self.accountant].equal_steps_only:
+            if equal_only:
                 yield Misfit(
                     "privacy.accountant",
                     f'got "{self.accountant}"; it composes equal updates only: use allocation = "uniform", '
@@ -105,11 +117,7 @@ class PrivateUpdates:
         """The clip that is given, or the default: public, as it looks at bounds alone."""
         if self.clip is not None:
             return self.clip
-        bound, norm = problem.objective.feature_bound, MECHANISMS[self.mechanism].norm
-        assert bound is not None
-        # ‖x‖₁ ≤ √p·‖x‖₂.
-        stretch = math.sqrt(problem.population.n_features) if norm == "l1" else 1.0
-        return CLIP_SHARE * gradient_bound(problem.loss, stretch * bound, norm)
+        return usual_clip(problem.objective, self.mechanism, problem.population.n_features)
 
     def costs(self) -> tuple[float, ...]:
         """The relative ε of each update."""
@@ -118,59 +126,76 @@ class PrivateUpdates:
         if not isinstance(self.allocation, str):
             return tuple(self.allocation)
         assert self.contraction is not None
-        delta = least_delta(self.budgets)
-        accountant = self.accountant or default_accountant(self.mechanism, delta)
         try:
-            return late_heavy_by_own_clock(self.updates, self.contraction, exponent_for(accountant, delta))
+            return late_heavy_by_own_clock(self.updates, self.contraction, self._exponent)
         except PrivacyError as error:
             raise PrivacyError(f"privacy.contraction: got {self.contraction}; {error}") from None
 
+    @property
+    def _exponent(self) -> float:
+        delta = least_delta(self.budgets)
+        return exponent_for(self.accountant or default_accountant(self.mechanism, delta), delta)
+
+    @property
+    def _adds_epsilons(self) -> bool:
+        """Whether the ε of releases add up, and not their squares."""
+        return self._exponent == ADDS_EPSILONS
+
     def noise(self, problem: Problem, start: WarmStart | None = None) -> DescentNoise:
         """Everyone's releases, that of a released start included."""
-        if start is not None and self.mechanism != start.statistic.mechanism:
-            raise PrivacyError(
-                f"mechanism={self.mechanism!r}: a warm start is released with {start.statistic.mechanism} "
-                f"noise, and one plan covers both; use mechanism={start.statistic.mechanism!r}, or start "
-                "from 'zeros'"
-            )
-        before = () if start is None else (start.cost,)
+        costs = self.costs()
+        before = () if start is None else (start.cost(costs, adds_epsilons=self._adds_epsilons),)
         counts, clip = problem.population.sample_counts, self.clip_for(problem)
         return DescentNoise(
             Schedule.fitting(
                 self.budgets,
                 problem.n_agents,
                 self.mechanism,
-                (*before, *self.costs()),
+                (*before, *costs),
                 accountant=self.accountant,
             ),
             clip,
             problem.dimension,
             np.where(counts > 0, 2 * clip / np.maximum(counts, 1), 0.0),
-            None if start is None else start.statistic.sensitivities(problem),
+            None if start is None else start.sensitivities(problem, self.mechanism),
+            self.models,
         )
 
     def words(self, problem: Problem, start: WarmStart | None = None) -> str:
-        """What a guarantee calls its noise."""
+        """Its noise, as guarantees name it."""
         clip = self.clip_for(problem)
         updates = f"{self.mechanism} noise on mean gradients clipped at {clip:g} a sample"
-        return updates if start is None else f"{start.statistic.words} for the start, {updates}"
+        return updates if start is None else f"{start.words(self.mechanism)}, {updates}"
 
 
 def tail_noise_variances(
-    step_sizes: NDArray[np.float64], pulls: NDArray[np.float64], stds: NDArray[np.float64]
+    step_sizes: NDArray[np.float64],
+    pulls: NDArray[np.float64],
+    stds: NDArray[np.float64],
+    first: int | None = None,
 ) -> NDArray[np.float64]:
-    """Variance per coordinate that the noise leaves in each agent's tail average; public.
+    """Variance per coordinate that the noise leaves in each agent's average of its later models; public.
 
-    stds: of one coordinate of the noisy mean gradients, by agent and update.
+    stds: of one coordinate of the noisy mean gradients, by agent and update. first: the update from which on
+    is averaged, by default that of the tail.
 
     An update takes (1 − α) of the model along and adds α·μc_i times its noise, so the noise of
     update u counts α·μc_i·(1 − α)^(t − u) in model t. What comes back from neighbors is left out.
     """
     keep, gains = (1 - step_sizes)[:, None], (step_sizes * pulls)[:, None]
     n_updates = stds.shape[1]
-    first = tail_start(n_updates)
+    first = tail_start(n_updates) if first is None else first
     updates = np.arange(n_updates)[None, :]
     # Σ over t from max(u, first) to the last of keep^(t − u), a geometric series.
     begin = np.maximum(updates, first) - updates
     weights = gains * (keep**begin - keep ** (n_updates - updates)) / (1 - keep)
     return ((weights * stds) ** 2).sum(axis=1) / (n_updates - first) ** 2
+
+
+def usual_clip(objective: Objective, mechanism: str, n_features: int) -> float:
+    """The clip where none is given: public, as it looks at bounds alone."""
+    bound, norm = objective.feature_bound, MECHANISMS[mechanism].norm
+    assert bound is not None
+    # ‖x‖₁ ≤ √p·‖x‖₂.
+    stretch = math.sqrt(n_features) if norm == "l1" else 1.0
+    return CLIP_SHARE * gradient_bound(objective.loss, stretch * bound, norm)

@@ -1,6 +1,6 @@
 """Release once and smooth: one private release per agent, then any amount of collaboration for free.
 
-What is released is a statistic, and what is made of the releases is up to a smoother:
+An agent releases a statistic. A smoother then turns all releases into models:
 
     Propagation   model propagation over the releases (supplement C): "release_once" in a configuration
     LowPass       a graph filter over as many hops as the releases show to be worth it: "lowpass"
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from flockwise.method.base import METHODS, Candidate, Deployment, Prepared, Publ
 from flockwise.method.baselines import propagated
 from flockwise.method.rules import Descent, Edges, Outcome, Rounds
 from flockwise.method.smoothing import (
+    PROPAGATION_TRADEOFF,
     Smoothing,
     collected,
     lowpass_traffic,
@@ -32,10 +34,8 @@ from flockwise.method.smoothing import (
 )
 from flockwise.objective import CollaborativeObjective, Objective, Problem
 from flockwise.objective.losses import has_two_classes, loss_name
-from flockwise.objective.passes import neighbor_sums
 from flockwise.privacy.budget import Budgets
 from flockwise.privacy.guarantee import Guarantee
-from flockwise.privacy.schedule import distinct_budgets
 from flockwise.protocol import LowPassProtocol, PropagationProtocol
 from flockwise.protocol.conversation import Conversation, Public
 from flockwise.protocol.lowpass import collaborate
@@ -47,25 +47,30 @@ from flockwise.protocol.propagation import (
 )
 from flockwise.protocol.rows import AgentRows
 from flockwise.registry import declared_by
-from flockwise.release.finish import finish_along_directions, finish_around_models, finish_own_block
+from flockwise.release.finish import (
+    finish_along_directions,
+    finish_around_models,
+    finish_own_block,
+    neighbor_means,
+)
 from flockwise.release.mean import PointMean
 from flockwise.release.model import OutputPerturbation
 from flockwise.release.statistic import STATISTICS, Misfit, Released, Statistic, declaring_parts
 from flockwise.solve.local import solve_local_models
 
-# Chosen on generated instances of the paper's task (100 agents, 20 and 100 features, ε from ½ to 1),
-# where results change little from .1 to .25.
-PROPAGATION_TRADEOFF: Final = 0.15
 # Updates of a propagation that a plan tries: it costs no privacy, and has settled by then.
 SMOOTHING_UPDATES: Final = 50
 # λ of a released model that a plan tries, in units of the curvature that its data have in one direction.
 PENALTY_SHARES: Final = (0.5, 2.0)
-# μ where none is given, as in flockwise.method.coordinate_descent.
-TRADEOFF: Final = 4.0
+# Its width, in units of the residuals that are expected.
+WIDTH_SHARES: Final = (0.5, 1.0)
+# μ of the finish, and of the propagation of means, that a plan tries.
+TRADEOFFS: Final = (1.0, 8.0)
+SMOOTHING_TRADEOFFS: Final = (PROPAGATION_TRADEOFF, 0.6)
 
 
 class Smoother(Protocol):
-    """What is made of the releases; nothing of it looks at samples but the finish, which is never sent."""
+    """Turns releases into models. Only its finish, whose result is never sent, looks at samples."""
 
     name: ClassVar[str]
     rule: ClassVar[type]
@@ -108,12 +113,13 @@ class Propagation:
     def prepare(self, problem: Problem, statistic: Statistic, released: Released) -> Prepared:
         mean = shrunken_mean(released.vectors, released.variances)
         anchors = mean.replace_in(released.vectors, released.variances).astype(problem.population.dtype)
-        prepared = propagated(problem, anchors, self._pulls(released))
+        pulls = self._pulls(released)
+        prepared = propagated(problem, anchors, pulls)
 
         def finish(models: NDArray[Any], details: Any) -> NDArray[np.float64]:
             return self._finish(problem, statistic, released, mean, models)
 
-        return replace(prepared, finish=finish)
+        return replace(prepared, finish=finish, settled=partial(propagate, problem.neighbors, anchors, pulls))
 
     def _pulls(self, released: Released) -> NDArray[np.float64]:
         return self.tradeoff * precision_confidences(released.variances)
@@ -137,10 +143,8 @@ class Propagation:
             after = AgentRows(np.asarray(models), left)
             correlations = expected_correlations(before, after, released.variances, mean.shares, signal)
             return finish_along_directions(problem, models, correlations)
-        graph = problem.neighbors
-        sums = neighbor_sums(graph.offsets, graph.neighbors, graph.weights, left)
-        degrees = np.where(graph.degrees > 0, graph.degrees, 1.0)
-        return finish_own_block(problem, models, variances_of(sums / degrees[:, None]))
+        means = neighbor_means(problem.neighbors.offsets, problem.neighbors, left)
+        return finish_own_block(problem, models, variances_of(means))
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,9 @@ class ReleaseOnce:
     rules: ClassVar[Mapping[str, type]] = {"release_once": Descent, "lowpass": Rounds}
     needs_graph: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        check_fields(self, PrivacyError)
+
     @property
     def name(self) -> str:
         return self.smoother.name
@@ -267,7 +274,7 @@ class ReleaseOnce:
 
     def _guarantee(self, problem: Problem, released: Released) -> Guarantee:
         return Guarantee.of(
-            distinct_budgets(self.privacy, problem.n_agents)[0],
+            self.privacy,
             mechanism=self.statistic.words,
             accountant=released.accountant,
             plan=released.plan,
@@ -295,19 +302,30 @@ class ReleaseOnce:
         """Means for two classes; for several classes and for numbers a model, if it can be bounded."""
         if facts.graph is None or facts.least_delta == 0:
             return
+        stops = {"updates": SMOOTHING_UPDATES}
         if has_two_classes(facts.objective.loss):
             yield Candidate("lowpass, means", cls(facts.budgets, smoother=LowPass()))
-            yield Candidate("release once, means", cls(facts.budgets), {"updates": SMOOTHING_UPDATES})
+            for tradeoff in SMOOTHING_TRADEOFFS:
+                method = cls(facts.budgets, smoother=Propagation(tradeoff))
+                yield Candidate(f"release once, means, μ = {tradeoff:g}", method, stops)
             return
-        loss, bound = facts.bounded_loss, facts.objective.feature_bound
-        if loss is None or bound is None:
-            return
-        width = facts.residual_scale if math.isinf(facts.objective.loss.slope_bound("l2")) else None
+        for words, statistic in _released_models(facts):
+            if facts.objective.loss.metric == "rmse":
+                yield Candidate(f"lowpass, {words}", cls(facts.budgets, statistic, LowPass()))
+            for tradeoff in facts.tradeoffs(TRADEOFFS):
+                method = cls(facts.budgets, statistic)
+                yield Candidate(f"release once, {words}, μ = {tradeoff:g}", method, stops, tradeoff)
+
+
+def _released_models(facts: PublicFacts) -> Iterator[tuple[str, OutputPerturbation]]:
+    """Models with every penalty and, for a loss without bounded slopes, every width that a plan tries."""
+    loss, bound = facts.bounded_loss, facts.objective.feature_bound
+    if loss is None or bound is None:
+        return
+    is_wide = math.isinf(facts.objective.loss.slope_bound("l2"))
+    for width_share in WIDTH_SHARES if is_wide else (1.0,):
+        width = width_share * facts.residual_scale if is_wide and facts.residual_scale else None
         for share in PENALTY_SHARES:
             statistic = OutputPerturbation(width, share * loss.curvature * bound**2 / facts.n_features)
             words = f"models, λ = {statistic.l2:.3g}"
-            if loss.metric == "rmse":
-                yield Candidate(f"lowpass, {words}", cls(facts.budgets, statistic, LowPass()))
-            stops = {"updates": SMOOTHING_UPDATES}
-            method = cls(facts.budgets, statistic)
-            yield Candidate(f"release once, {words}", method, stops, facts.tradeoff(TRADEOFF))
+            yield words if width is None else f"{words}, width {width:.3g}", statistic

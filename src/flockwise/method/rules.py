@@ -1,7 +1,8 @@
 """The four kinds of rule that a method can prepare; engines run kinds of rule and know no method.
 
     Solved     finished: nothing is left to simulate
-    Descent    an agent acts on its own tick, on what it last heard from its neighbors
+    Descent    an agent acts on its own tick, on what it last heard from its neighbors; ClippedDescent is
+               one that trusts none of them too far
     Meetings   two agents act together: gossip ADMM
     Rounds     a conversation between neighbors, in rounds, which may release
 
@@ -12,19 +13,23 @@ numbers, ties and network conditions go: a part of the agents can so be run else
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
-from flockwise.objective import AnchoredObjective, LocalObjective, Loss, Problem
+from flockwise.objective import AnchoredObjective, LocalObjective, Loss, Objective, Problem
+from flockwise.objective.problem import exchanged_samples
 from flockwise.privacy.mechanisms import MECHANISMS, Mechanism, Norm
-from flockwise.privacy.plan import Plan
+from flockwise.privacy.plan import Plan, tail_start
 from flockwise.privacy.schedule import Schedule
-from flockwise.protocol.conversation import Conversation, Releases, no_release
+from flockwise.privacy.sums import SumNoise
+from flockwise.protocol.conversation import Conversation, Releases, SumRequest, no_release
+from flockwise.solve.prior import Prior
 
 Vector: TypeAlias = NDArray[Any]
 
@@ -40,6 +45,11 @@ class Edges(NamedTuple):
     def of(cls, graph: SimilarityGraph) -> Edges:
         return cls(graph.offsets, graph.neighbors, graph.weights)
 
+    @classmethod
+    def none(cls, n_agents: int) -> Edges:
+        """For agents without neighbors."""
+        return cls(np.zeros(n_agents + 1, np.int64), np.empty(0, np.int32), np.empty(0))
+
     @property
     def counts(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
@@ -50,10 +60,23 @@ class Edges(NamedTuple):
         owners = np.repeat(np.arange(len(self.counts)), self.counts)
         return np.bincount(owners, self.weights, len(self.counts)).astype(np.float64)
 
+    def offsets_for(self, n_known: int) -> NDArray[np.int64]:
+        """With empty rows for positions that are known as neighbors only."""
+        return np.append(self.offsets, np.repeat(self.offsets[-1], n_known - len(self.counts)))
+
     def around(self, position: int) -> dict[int, float]:
         """A position's neighbors and the weights of its edges."""
         own = slice(self.offsets[position], self.offsets[position + 1])
         return dict(zip(self.neighbors[own].tolist(), self.weights[own].tolist(), strict=True))
+
+
+def rows_of(
+    offsets: NDArray[np.int64], positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of these agents, one agent after the other, and where each begins among them."""
+    counts = np.diff(offsets)[positions]
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    return np.repeat(offsets[positions] - starts[:-1], counts) + np.arange(starts[-1]), starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +95,50 @@ class LocalData:
         samples = problem.exchanged
         return cls(problem.loss, samples.features, samples.targets, samples.offsets, problem.l2_penalties)
 
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """What an update of each agent reads of its own, in rows."""
+        return np.diff(self.offsets)
+
+    def only(self, positions: NDArray[np.int64]) -> LocalData:
+        """The same of these agents, by their new positions."""
+        rows, offsets = rows_of(self.offsets, positions)
+        own = self.features[rows], self.targets[rows], offsets
+        return LocalData(self.loss, *own, self.l2_penalties[positions])
+
     def at(self, position: int) -> LocalObjective:
         own = slice(self.offsets[position], self.offsets[position + 1])
         return LocalObjective(self.loss, self.features[own], self.targets[own], self.l2_penalties[position])
+
+
+@dataclass(frozen=True, eq=False)
+class StoredData:
+    """The same, of samples that are still in their files: whoever runs the agents reads them."""
+
+    objective: Objective
+    population: Population
+    l2_penalties: NDArray[np.float64]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """What an update of each agent reads of its own, in rows."""
+        return self.population.sample_counts
+
+    def only(self, positions: NDArray[np.int64]) -> StoredData:
+        """The same of these agents."""
+        return StoredData(self.objective, self.population.select(positions), self.l2_penalties[positions])
+
+    def read(self) -> LocalData:
+        samples = exchanged_samples(self.population.in_memory, self.objective)
+        own = samples.features, samples.targets, samples.offsets
+        return LocalData(self.objective.loss, *own, self.l2_penalties)
+
+
+def local_data(problem: Problem) -> LocalData | StoredData:
+    """All agents' samples, or where they are."""
+    if problem.population.is_read:
+        return LocalData.of(problem)
+    return StoredData(replace(problem.objective, l2=None), problem.population, problem.l2_penalties)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +146,15 @@ class LocalAnchors:
     """ℒ_i(θ) = ½‖θ − anchor_i‖² (supplement C)."""
 
     anchors: NDArray[Any]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """What an update of each agent reads of its own, in rows."""
+        return np.ones(len(self.anchors), np.int64)
+
+    def only(self, positions: NDArray[np.int64]) -> LocalAnchors:
+        """The same of these agents."""
+        return LocalAnchors(self.anchors[positions])
 
     def at(self, position: int) -> AnchoredObjective:
         return AnchoredObjective(self.anchors[position])
@@ -94,6 +167,7 @@ class DescentNoise:
     clip: bound on the gradient of one sample, in the norm of the mechanism.
     sensitivities: 2·clip/m_i, and 0 for an agent without samples, whose messages say nothing of any.
     start_sensitivities: where the start itself is released, as the first release, how far it may move.
+    shown: of an agent's models the mean of the later half, or the last.
     """
 
     schedule: Schedule
@@ -101,6 +175,7 @@ class DescentNoise:
     dimension: int
     sensitivities: NDArray[np.float64]
     start_sensitivities: NDArray[np.float64] | None = None
+    shown: Literal["tail", "last"] = "tail"
 
     @property
     def n_before(self) -> int:
@@ -113,8 +188,8 @@ class DescentNoise:
 
     @property
     def tail_start(self) -> int:
-        """The update from which on an agent's releases are averaged: the second half of them."""
-        return tail_start(self.n_updates)
+        """The update from which on an agent's releases are averaged: the second half of them, or the last."""
+        return tail_start(self.n_updates) if self.shown == "tail" else self.n_updates - 1
 
     @property
     def norm(self) -> Norm:
@@ -130,6 +205,16 @@ class DescentNoise:
         units = self.schedule.stds(self.dimension)[:, self.n_before :]
         return units * self.sensitivities[:, None]
 
+    def only(self, positions: NDArray[np.int64]) -> DescentNoise:
+        """The same of these agents."""
+        start = self.start_sensitivities
+        return replace(
+            self,
+            schedule=Schedule(self.schedule.plans, self.schedule.rows[positions]),
+            sensitivities=self.sensitivities[positions],
+            start_sensitivities=None if start is None else start[positions],
+        )
+
     def plan_of(self, position: int) -> Plan | None:
         """What one agent's own gate is granted; None for an agent without samples."""
         return None if self.sensitivities[position] == 0 else self.schedule.plan_of(position)
@@ -143,11 +228,6 @@ class DescentNoise:
         return [plan.event(number, value, self.dimension) for number, value in enumerate(own, start=1)]
 
 
-def tail_start(n_updates: int) -> int:
-    """The second half of an agent's releases is averaged."""
-    return n_updates // 2
-
-
 @dataclass(frozen=True, eq=False)
 class Descent:
     """Block coordinate descent on Eq. (2): where each agent starts, how far it steps, how its own term pulls.
@@ -159,7 +239,7 @@ class Descent:
 
     ids: NDArray[np.int64]
     edges: Edges
-    local: LocalData | LocalAnchors
+    local: LocalData | StoredData | LocalAnchors
     start: NDArray[Any]
     start_is_public: bool
     step_sizes: NDArray[np.float64]
@@ -171,9 +251,29 @@ class Descent:
         return len(self.ids)
 
     @property
+    def in_memory(self) -> Descent:
+        """The same, with samples read that were still in their files."""
+        return replace(self, local=self.local.read()) if isinstance(self.local, StoredData) else self
+
+    @property
+    def shown(self) -> str | None:
+        """Which of its private models a run shows: "tail" or "last"; None without a budget."""
+        return None if self.noise is None else self.noise.shown
+
+    @property
     def planned_updates(self) -> int | None:
         """How many updates of each agent a budget was planned for; None without one."""
         return None if self.noise is None else self.noise.n_updates
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedDescent(Descent):
+    """Descent on a clipped mean of the neighbors' models (flockwise.protocol.aggregation).
+
+    An engine that does not name this kind of rule refuses it.
+    """
+
+    words: ClassVar[str] = 'descent with neighbors = "clipped"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +293,7 @@ class Meetings:
     gradient_steps: int
     data_weights: NDArray[np.float64]
     smoothness: NDArray[np.float64]
+    words: ClassVar[str] = "gossip ADMM"
 
     @property
     def n_agents(self) -> int:
@@ -250,18 +351,42 @@ BYTES_PER_NUMBER = 8
 class Outcome:
     """What a conversation ends with: everyone's model, how many rounds it took, what was sent.
 
-    details: what the method's own finish needs besides.
+    details: what the method's own finish needs besides. prior: over everyone's models, if one was learned.
+    advice: what users should know, from public values.
     """
 
     models: NDArray[np.float64]
     rounds: NDArray[np.int64]
     traffic: Traffic
     details: Any = None
+    prior: Prior | None = None
+    advice: str | None = None
+
+
+class Contributions(NamedTuple):
+    """How agents answer requests for a sum that is opened only as a whole (flockwise.privacy.sums).
+
+    part: what the samples at one position add, in grid steps and without noise. whole: the sum of the parts
+    of several positions, to the last digit. noise: what is added to them. least_present: with fewer agents a
+    sum is not opened.
+    """
+
+    part: Callable[[int, SumRequest], NDArray[np.int64]]
+    whole: Callable[[NDArray[np.intp], SumRequest], NDArray[np.int64]]
+    noise: SumNoise
+    least_present: int
+
+
+def no_releases(position: int) -> Releases:
+    """For agents without a gate."""
+    return no_release
 
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
     """A conversation between neighbors; agents without neighbors say nothing.
+
+    With `sums` it is one of all agents together: it asks for sums, and needs no edges.
 
     converse: one agent's side of it, from its position, its number and the weights of its edges by the
     neighbors' numbers. release: how an agent's samples answer requests, by position. collect: the outcome,
@@ -273,19 +398,27 @@ class Rounds:
     edges: Edges
     converse: Callable[[int, int, Mapping[int, float]], Conversation[Any]]
     collect: Callable[[Mapping[int, Any], Traffic], Outcome]
-    release: Callable[[int], Releases] = lambda position: no_release
+    release: Callable[[int], Releases] = no_releases
+    sums: Contributions | None = None
     at_once: Callable[[NDArray[np.int64]], Outcome] | None = None
 
     @property
     def n_agents(self) -> int:
         return len(self.ids)
 
+    @property
+    def spends(self) -> bool:
+        """Whether something that is computed from samples is sent while agents talk."""
+        return self.sums is not None or self.release is not no_releases
+
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Models that are there already: no tick, no message."""
+    """Models that are there already: no tick, no message. prior and advice: as in an outcome."""
 
     models: NDArray[Any]
+    prior: Prior | None = None
+    advice: str | None = None
 
     @property
     def n_agents(self) -> int:

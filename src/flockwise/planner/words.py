@@ -2,68 +2,107 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from flockwise.method import PublicFacts
-from flockwise.planner.recommendation import Recommendation
+from flockwise.method.base import reasons_against
+from flockwise.planner.recommendation import Group, Recommendation, has_public_graph
 from flockwise.planner.trials import Expectation
-from flockwise.planner.twins import TWINS_PER_SHARE
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.guarantee import spans
 
 
 def advice(plan: Recommendation) -> str:
     """The advice, and the reasons for it."""
-    best = plan.best
-    if best is None:
+    group = plan.group
+    if group is None:
         return f"Keep your local models: no private method can be run; {_missing(plan.facts)}."
+    best = group.best
     expected = (
-        f"{best.candidate.words}, expected to gain {best.gain:+.4f} ± {best.spread:.4f} over local models"
+        f"{best.candidate.words}, expected to gain {best.gain:+.2%} ± {best.error:.2%} {_unit(plan)} over "
+        "the best local models"
     )
-    if plan.chosen is not None:
-        return f"Run {expected}{_by_share(plan)}."
-    if plan.shares == (0.0,):
-        why = "the edges of the graph look random, and neighbors with nothing in common cannot help"
-    else:
-        why = (
-            f"by collaboration {best.gain_by_collaboration:+.4f} is expected, and a run is worth it from "
-            f"{plan.gain_wanted:+.4f} on"
+    if not group.is_worth_it:
+        return (
+            f"Keep your local models: a run is worth it from {group.gain_wanted:+.2%} on. The best private "
+            f"candidate is {expected}. {_risk(plan, group)}"
         )
-    expected += _by_share(plan)
-    return f"Keep your local models: {why}. The best private candidate is {expected}."
+    condition = " if only sums over all agents are opened" if group.sums_only else ""
+    caution = f" Mind that {best.candidate.caution}." if best.candidate.caution else ""
+    return f"Run {expected}{condition}. {_risk(plan, group)}{caution}"
+
+
+def _unit(plan: Recommendation) -> str:
+    return "of accuracy" if plan.facts.objective.loss.metric == "accuracy" else "of the RMSE"
+
+
+def _risk(plan: Recommendation, group: Group) -> str:
+    """The worst twin, and what a loss would cost."""
+    worst = group.best.worst
+    twin = f'The worst of {len(group.best.trials)} twins, "{worst.world}",'
+    if worst.gain >= 0:
+        return f"{twin} gains {worst.gain:+.2%} {_unit(plan)}; if yours gains nothing, the budget is spent."
+    return (
+        f"{twin} loses: {worst.gain:+.2%} {_unit(plan)}. If your agents are like that, a run costs them so "
+        "much, and the budget is spent all the same."
+    )
+
+
+def heading(group: Group) -> str:
+    """The adversary of a group of candidates."""
+    if group.sums_only:
+        return "If only sums over all agents are opened, against coalitions of part of them"
+    return "Against everybody who sees all messages"
 
 
 def basis(plan: Recommendation) -> Iterator[str]:
     """The basis of the numbers, a line each."""
-    made_from_data = "" if plan.facts.not_covered else "; no feature and no target was looked at"
+    facts = plan.facts
+    made_from_data = "" if facts.not_covered else "; no feature and no target was looked at"
     yield (
-        f"Expected from {TWINS_PER_SHARE * len(plan.shares)} generated twins with the same sample counts, "
-        f"dimension, graph, loss and budgets{made_from_data}."
+        "Expected from generated twins with the same sample counts, dimension, graph, loss and "
+        f"budgets{made_from_data}. A gain is over the best that each twin's agents do alone."
     )
-    shares = ", ".join(f"{share:.0%}" for share in plan.shares)
-    yield f"Of the twins' models {shares} varies along the graph; the rest is each agent's own."
-    if plan.simulated_agents < plan.facts.n_agents:
-        yield (
-            f"A twin has {plan.simulated_agents} of the {plan.facts.n_agents:,} agents and the edges between "
-            "them; a larger network smooths more noise away, so this usually promises too little."
-        )
-    for leak in plan.facts.not_covered:
+    for group in plan.groups:
+        worlds = ", ".join(group.best.gains)
+        yield f"{heading(group)}: {len(group.best.trials)} twins ({worlds})."
+        if group.others:
+            behind = "; ".join(f"{one.candidate.words} ({one.gain:+.2%})" for one in group.others)
+            yield f"These fell behind on {len(group.others[0].trials)} of the twins: {behind}."
+        if group.simulated_agents < facts.n_agents:
+            yield (
+                f"A twin has {group.simulated_agents} of the {facts.n_agents:,} agents; a larger network "
+                "averages more noise away, so this usually promises too little."
+            )
+    yield from _about_the_graph(plan)
+    for reason in reasons_against(facts):
+        yield f"Not tried: {reason}."
+    for leak in facts.not_covered:
         yield f"NOT public, so neither is this plan: {leak}."
 
 
-def _by_share(plan: Recommendation) -> str:
-    """The gain where the graph is right, half right, and wrong."""
-    assert plan.best is not None
-    gains = plan.best.gains.items()
-    if len(gains) == 1:
-        return ""
-    return f" ({', '.join(f'{gain:+.4f} at {share:.0%} along the graph' for share, gain in gains)})"
+def _about_the_graph(plan: Recommendation) -> Iterator[str]:
+    graph = plan.facts.graph
+    if graph is None or not plan.groups:
+        return
+    if not graph.source.neighbors_resemble:
+        yield f"The graph does not say who resembles whom: it links {graph.source.description}."
+    elif not any(group.follows_graph for group in plan.groups) and any(not g.sums_only for g in plan.groups):
+        yield "The edges of the graph look random, so nothing is expected to vary along them."
+    if not has_public_graph(plan.facts) and any(group.sums_only for group in plan.groups):
+        yield "No public graph says who resembles whom, so sums, which need none, come first."
 
 
 def _missing(facts: PublicFacts) -> str:
+    reasons = reasons_against(facts)
+    if reasons:
+        return "; ".join(reasons)
     if facts.objective.feature_bound is None:
         return "give a feature_bound, a public bound on the length of every sample"
+    if facts.objective.loss.metric == "rmse" and facts.objective.target_range is None:
+        return "give a target_range, or a bound on gradients (clip_norm)"
     return "give a bound on gradients (clip_norm), or take a loss that has one"
 
 
@@ -73,36 +112,48 @@ def document(plan: Recommendation) -> dict[str, Any]:
     epsilon, delta = spans([facts.budgets] if isinstance(facts.budgets, Budget) else facts.budgets)
     return {
         "agents": facts.n_agents,
-        "simulated_agents": plan.simulated_agents,
         "dimension": facts.objective.loss.outputs * facts.n_features,
         "epsilon": epsilon,
         "delta": delta,
         "metric": facts.objective.loss.metric,
-        "twins": TWINS_PER_SHARE * len(plan.shares),
-        "shares_along_graph": plan.shares,
         "not_covered": facts.not_covered,
-        "local": plan.local,
-        "candidates": [_row(expected) for expected in plan.expectations],
+        "groups": [_of_group(group) for group in plan.groups],
         "chosen": None if plan.chosen is None else plan.chosen.words,
         "advice": advice(plan),
     }
 
 
+def _of_group(group: Group) -> dict[str, Any]:
+    return {
+        "adversary": heading(group),
+        "sums_only": group.sums_only,
+        "simulated_agents": group.simulated_agents,
+        "twins": len(group.best.trials),
+        "local": group.local,
+        "gain_wanted": group.gain_wanted,
+        "candidates": [_row(expected) for expected in group.expectations],
+        "fell_behind": [
+            {"candidate": one.candidate.words, "method": one.candidate.method.name, "gain": one.gain}
+            for one in group.others
+        ],
+    }
+
+
 def _row(expected: Expectation) -> dict[str, Any]:
-    candidate = expected.candidate
+    candidate, noise = expected.candidate, expected.mean("noise")
     return {
         "candidate": candidate.words,
         "method": candidate.method.name,
         "updates": candidate.stops.get("updates"),
         "tradeoff": candidate.tradeoff,
-        "released": None if candidate.sends_nothing else expected.mean("released"),
+        "released": expected.mean("released"),
         "own": expected.mean("own"),
         "gain": expected.gain,
-        "spread": expected.spread,
-        "gain_by_collaboration": expected.gain_by_collaboration,
         "standard_error": expected.error,
-        "gain_by_share": {f"{share:g}": gain for share, gain in expected.gains.items()},
-        "noise_multiplier": None if candidate.sends_nothing else expected.mean("noise"),
+        "worst_gain": expected.worst.gain,
+        "worst_twin": expected.worst.world,
+        "gain_by_world": expected.gains,
+        "noise_multiplier": noise if math.isfinite(noise) else None,
         "vectors_per_agent": expected.mean("vectors"),
         "bytes_per_agent": expected.mean("bytes"),
     }

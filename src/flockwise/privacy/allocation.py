@@ -13,9 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from flockwise.errors import PrivacyError
 from flockwise.privacy.accounting import ACCOUNTANTS
+
+# Exponents of the best allocation, by what adds up.
+ADDS_EPSILONS: Final = 1 / 3
+ADDS_SQUARES: Final = 1 / 4
 
 
 def exponent_for(accountant: str, delta: float) -> float:
@@ -23,7 +28,7 @@ def exponent_for(accountant: str, delta: float) -> float:
 
     The latter is exact for gdp and zcdp, and the leading term of the others for many small steps.
     """
-    return 1 / 3 if delta == 0 or ACCOUNTANTS[accountant].adds_epsilons else 1 / 4
+    return ADDS_EPSILONS if delta == 0 or ACCOUNTANTS[accountant].adds_epsilons else ADDS_SQUARES
 
 
 def uniform(n_updates: int) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TypeAlias
 
 from flockwise.errors import PrivacyError
@@ -18,9 +19,9 @@ class Budget:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+        if not (isinstance(self.epsilon, Real) and math.isfinite(self.epsilon) and self.epsilon > 0):
             raise PrivacyError(f"epsilon must be positive and finite, got epsilon={self.epsilon!r}")
-        if not 0 <= self.delta < 1:
+        if not (isinstance(self.delta, Real) and 0 <= self.delta < 1):
             raise PrivacyError(f"delta must be from 0 to below 1, got delta={self.delta!r}")
 
 

@@ -1,6 +1,6 @@
 """The gate: the only maker of a Release, and so the only way out for anything computed from private data.
 
-What it does for every release, in this order: take the next multiplier of the agent's plan, bound the
+For every release it does this, in this order: take the next multiplier of the agent's plan, bound the
 sensitivity (clip the rows, round onto the grid), add noise, hand the noisy value to public post-processing,
 write charge, number and bytes in one transaction, and only then return the release.
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flockwise.privacy.budget import Budget
+from flockwise.notebook import html_table
+from flockwise.privacy.budget import Budget, Budgets
 from flockwise.privacy.origin import Origin, Spans
 from flockwise.privacy.plan import Plan
 
 NOT_PRIVATE: Final = "not differentially private"
+
+# From here on a budget says little; explanations tell so.
+LARGE_EPSILON: Final = 20.0
+LARGE_DELTA: Final = 1e-2
 
 THE_START: Final = "the start"
 USUALLY_PUBLIC: Final = (
@@ -21,29 +27,45 @@ USUALLY_PUBLIC: Final = (
     "the hyper-parameters: loss, penalty, trade-off, clipping bound, number of updates",
     THE_START,
 )
-EVERYONE_ELSE: Final = "Whoever sees every message of an agent, all others colluding,"
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Somebody who learns almost nothing, as the subject of a sentence, and the assumptions about them."""
+
+    words: str
+    assumptions: tuple[str, ...] = ()
+
+
+EVERYONE_ELSE: Final = Adversary("Whoever sees every message of an agent, all others colluding,")
 
 
 @dataclass(frozen=True)
 class Guarantee:
     """What every report has to say beside its numbers; made by `Guarantee.of` alone.
 
-    epsilon, delta: the least and the largest total over agents. not_covered: what was derived from private
+    epsilon, delta: the least and the largest total over agents. per_agent: each agent's own, by position,
+    where they differ; where all have the same total it is empty. not_covered: what was derived from private
     data outside the mechanism, or may have been. declared: whose word the sensitivity is, where a part comes
-    from another package. against: who learns almost nothing. simulated: whether the noise is pseudo-random.
-    noise_multiplier: standard deviation of the first release's noise over its sensitivity, for the least
-    budget; real_multiplier: the same for a real agent, which draws integers.
+    from another package. against: who learns almost nothing; assumes: what that rests on besides.
+    if_all_collude: the least and the largest ε if everybody else colludes, where `against` does not allow
+    that. simulated: whether the noise is pseudo-random. noise_multiplier: standard deviation of the first
+    release's noise over its sensitivity, for the least budget; real_multiplier: the same for a real agent,
+    which draws integers.
     """
 
     mechanism: str
     accountant: str
     epsilon: tuple[float, float]
     delta: tuple[float, float]
+    per_agent: tuple[Budget, ...] = ()
     public: tuple[str, ...] = USUALLY_PUBLIC
     not_covered: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     released_before: tuple[str, ...] = ()
-    against: str = EVERYONE_ELSE
+    against: str = EVERYONE_ELSE.words
+    assumes: tuple[str, ...] = ()
+    if_all_collude: tuple[float, float] | None = None
     simulated: bool = True
     neighboring: str = "one sample of one agent is replaced by any other"
     noise_multiplier: float | None = None
@@ -52,7 +74,7 @@ class Guarantee:
     @classmethod
     def of(
         cls,
-        budgets: Iterable[Budget],
+        budgets: Budgets,
         *,
         mechanism: str,
         accountant: str,
@@ -61,15 +83,19 @@ class Guarantee:
         origins: Iterable[Origin] = (),
         declared: Iterable[str] = (),
         public: tuple[str, ...] = USUALLY_PUBLIC,
+        adversary: Adversary = EVERYONE_ELSE,
+        if_all_collude: tuple[float, float] | None = None,
         simulated: bool = True,
     ) -> Guarantee:
-        """What agents with these budgets guarantee: each is protected by its own.
+        """What agents with these budgets, one for all or one each, guarantee: each is protected by its own.
 
         mechanism: in words. plan: that of the least budget, whose noise is stated. origins: of all that the
         run took as given; what an earlier run released is added to the total.
         """
         known = tuple(origins)
-        epsilon, delta = added([spans(budgets), *(o.spent for o in known if o.spent is not None)])
+        each = (budgets,) if isinstance(budgets, Budget) else tuple(budgets)
+        before = [origin.spent for origin in known if origin.spent is not None]
+        epsilon, delta = added([spans(each), *before])
         by = (*declared, *(package for origin in known for package in origin.declared))
         first = None if plan is None else plan.event(1, 1.0, dimension, 2.0**-20 if plan.on_grid else None)
         return cls(
@@ -77,10 +103,14 @@ class Guarantee:
             accountant=accountant,
             epsilon=epsilon,
             delta=delta,
+            per_agent=_totals(each, before) if len(set(each)) > 1 else (),
             public=public,
             not_covered=tuple(dict.fromkeys(origin.words for origin in known if not origin.is_covered)),
             declared=tuple(dict.fromkeys(by)),
             released_before=tuple(origin.what for origin in known if origin.spent is not None),
+            against=adversary.words,
+            assumes=adversary.assumptions,
+            if_all_collude=if_all_collude,
             simulated=simulated,
             noise_multiplier=None if first is None else first.noise_std,
             real_multiplier=_real_multiplier(plan, dimension),
@@ -101,6 +131,10 @@ class Guarantee:
         label = (
             f"({self.parameters}) differentially private, {self.mechanism}, accounted by {self.accountant}"
         )
+        if self.if_all_collude is not None:
+            label = (
+                f"{label}, if only sums are opened; {_span('ε', self.if_all_collude)} if all others collude"
+            )
         if self.declared:
             label = f"{label}; {self.whose_word}"
         return f"{label}; not covered: {'; '.join(self.not_covered)}" if self.not_covered else label
@@ -118,11 +152,34 @@ class Guarantee:
         """Plain words, a few short lines."""
         return "\n".join(self._lines())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = {
+            "total for an agent": self.parameters,
+            "unit": self.neighboring,
+            "against": self.against.rstrip(","),
+            "noise": f"{self.mechanism}, added up by the {self.accountant} accountant",
+        }
+        if self.if_all_collude is not None:
+            rows["if all others collude"] = _span("ε", self.if_all_collude)
+        lists = {"assumed": self.assumes, "NOT covered": self.not_covered, "not checked": self.declared}
+        rows |= {name: "; ".join(words) for name, words in lists.items() if words}
+        return html_table("What is guaranteed", rows)
+
     def _lines(self) -> Iterable[str]:
         yield (
             f"{self.against} learns almost the same whichever one of its samples is replaced: "
             f"({self.parameters}) differential privacy."
         )
+        if max(self.epsilon) >= LARGE_EPSILON:
+            yield f"{_span('ε', self.epsilon)} protects little: odds can change by a factor of e^ε."
+        if max(self.delta) >= LARGE_DELTA:
+            count = f"{math.ceil(1 / max(self.delta)):,}"
+            yield f"{_span('δ', self.delta)} is large: an agent with {count} samples may publish one of them."
+        for assumption in self.assumes:
+            yield f"Assumed: {assumption}."
+        if self.if_all_collude is not None:
+            yield f"If all others collude, {_span('ε', self.if_all_collude)} is left at the same δ."
         yield f"Neighboring data sets: {self.neighboring}."
         yield (
             f"Noise: {self.mechanism}, added before anything leaves an agent; all releases of an agent "
@@ -159,6 +216,15 @@ class Guarantee:
         return f"{_span('ε', self.epsilon)}, {_span('δ', self.delta)}"
 
 
+def _totals(budgets: Sequence[Budget], before: Sequence[Spans]) -> tuple[Budget, ...]:
+    """With the most that any agent has spent before."""
+    totals = dict[Budget, Budget]()
+    for own in set(budgets):
+        (_, epsilon), (_, delta) = added([spans([own]), *before])
+        totals[own] = Budget(epsilon, delta)
+    return tuple(totals[own] for own in budgets)
+
+
 def spans(budgets: Iterable[Budget]) -> Spans:
     """The least and the largest ε, and the least and the largest δ, over agents."""
     distinct = set(budgets)
@@ -178,7 +244,7 @@ def _sum(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _real_multiplier(plan: Plan | None, dimension: int) -> float | None:
-    """What a real agent would add; for one that is real already there is nothing to compare."""
+    """The noise of a real agent, to compare a simulated one with; None for a plan of a real agent."""
     if plan is None or plan.on_grid:
         return None
     real = plan.for_real_agents()

@@ -1,4 +1,4 @@
-"""What an agent may spend, has spent and has released: kept before anything leaves.
+"""The ledger: what an agent may spend, has spent and has released, kept before anything leaves.
 
 One transaction stores the charge (the consumed event), the number and the bytes of the release, which
 hold the new released model. Only then may the bytes be sent. After a crash they are there to be sent
@@ -40,6 +40,15 @@ from typing import Any, ClassVar, Final, Self
 
 from numpy.typing import NDArray
 
+from flockwise.database import (
+    SECONDS_TO_WAIT_FOR_READERS,
+    Advice,
+    Run,
+    connect,
+    connect_reading,
+    take_lock,
+    transaction,
+)
 from flockwise.errors import LedgerError
 from flockwise.privacy.mechanisms import Mechanism, event_from_json, event_to_json
 from flockwise.privacy.messages import encode
@@ -55,7 +64,11 @@ ENTRY_TABLE: Final = (
     "CREATE TABLE entry (number INTEGER PRIMARY KEY, recorded TEXT NOT NULL, event TEXT NOT NULL, "
     "payload BLOB, seal BLOB NOT NULL)"
 )
-SECONDS_TO_WAIT_FOR_READERS: Final = 10
+ADVICE: Final = Advice(
+    LedgerError,
+    "the ledger cannot be used: {}; nothing was sent; see to the disk (is it full?) and start the agent "
+    "again",
+)
 
 
 @dataclass(frozen=True)
@@ -226,6 +239,8 @@ class Ledger(LedgerBase):
     """
 
     is_durable = True
+    after_commit: Callable[[Account], None] | None = None
+    """Called with the account after every entry: what it raises is raised by `record`, and nothing leaves."""
 
     def __init__(self, folder: Path, agent: str) -> None:
         """Lock and open the file; `create` and `open` say what has to be in it."""
@@ -234,9 +249,9 @@ class Ledger(LedgerBase):
         self._owner = (os.getpid(), get_ident())
         self._resources = ExitStack()
         try:
-            with _explained(folder):
+            with ADVICE.given(folder):
                 self._resources.enter_context(_locked(folder))
-                self._connection = self._resources.enter_context(closing(_connect(folder)))
+                self._connection = self._resources.enter_context(closing(connect(folder / NAME)))
                 self._empty_log()
         except LedgerError:
             self.close()
@@ -259,8 +274,8 @@ class Ledger(LedgerBase):
             run(f"PRAGMA user_version = {VERSION}")
             run("INSERT INTO account VALUES (?, ?, ?, ?)", dataclasses.astuple(ledger._account))
         # The names of new files are on disk only when their folders are.
-        _sync(path)
-        _sync(path.parent)
+        sync_folder(path)
+        sync_folder(path.parent)
         return ledger
 
     @classmethod
@@ -270,7 +285,7 @@ class Ledger(LedgerBase):
         _refuse_missing(path)
         ledger = cls(path, agent)
         try:
-            with _explained(path):
+            with ADVICE.given(path):
                 statement = _read(path, ledger._connection)
             if statement.problems:
                 raise LedgerError(
@@ -316,20 +331,21 @@ class Ledger(LedgerBase):
             )
             self._refuse_foreign_changes(changed.rowcount)
             run("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", dataclasses.astuple(row))
+        if self.after_commit is not None:
+            self.after_commit(after)
 
     @contextmanager
-    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+    def _transaction(self) -> Iterator[Run]:
         """All or nothing. After an error the file is closed: only a fresh look tells what is on the disk."""
         if (os.getpid(), get_ident()) != self._owner:  # a fork has the file, but not the lock
             raise LedgerError(f"{self._folder}: the ledger belongs to the process and thread that opened it")
         try:
-            with _explained(self._folder):
-                self._connection.execute("BEGIN IMMEDIATE")
-                yield self._connection.execute
-                self._connection.execute("COMMIT")
+            with ADVICE.given(self._folder):
+                with transaction(self._connection) as run:
+                    yield run
                 self._empty_log()
         except BaseException:
-            self.close()  # rolls back what is not committed
+            self.close()
             raise
 
     def _empty_log(self) -> None:
@@ -353,7 +369,7 @@ class Ledger(LedgerBase):
 def read_statement(folder: Path) -> Statement:
     """Read the ledger in this folder without locking or changing it."""
     _refuse_missing(folder)
-    with _explained(folder), closing(_connect(folder, mode="ro")) as connection:
+    with ADVICE.given(folder), connect_reading(folder / NAME) as connection:
         return _read(folder, connection)
 
 
@@ -400,43 +416,16 @@ def _seal(previous: bytes, *fields: int | str | bytes | None) -> bytes:
     return digest.digest()
 
 
-def _connect(folder: Path, mode: str = "rwc") -> sqlite3.Connection:
-    uri = f"{(folder / NAME).resolve().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=SECONDS_TO_WAIT_FOR_READERS)
-    if mode != "ro":
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA fullfsync = ON")  # without it macOS leaves the data in the drive's cache
-        (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        if journal != "wal":
-            raise LedgerError(f"{folder}: this file system cannot hold a write-ahead log; use a local disk")
-    return connection
-
-
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    with closing(sqlite3.connect(folder / LOCK_NAME, isolation_level=None, timeout=0)) as connection:
-        try:
-            connection.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                raise  # a full disk, and other reasons that have nothing to do with others
-            raise LedgerError(
-                f"{folder}: the ledger is in use by another process ({error}); stop that one first, "
-                "or give each agent a folder of its own"
-            ) from error
-        yield
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """SQLite's errors in our words; they name files and tables, never values."""
-    try:
-        yield
-    except sqlite3.Error as error:
+    lock = take_lock(folder / LOCK_NAME, ADVICE)
+    if lock is None:
         raise LedgerError(
-            f"{folder}: the ledger cannot be used: {error}; nothing was sent; see to the disk (is it full?) "
-            "and start the agent again"
-        ) from error
+            f"{folder}: the ledger is in use by another process; stop that one first, or give each agent a "
+            "folder of its own"
+        )
+    with closing(lock):
+        yield
 
 
 def _refuse_missing(folder: Path) -> None:
@@ -447,7 +436,8 @@ def _refuse_missing(folder: Path) -> None:
         )
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of new files in it are on disk: without them the files are lost in a power cut."""
     if os.name != "posix":  # elsewhere a folder cannot be opened, nor need it be
         return
     descriptor = os.open(folder, os.O_RDONLY)

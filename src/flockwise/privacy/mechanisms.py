@@ -16,7 +16,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,6 +261,14 @@ class KNorm(Mechanism):
         from flockwise.randomness.noise import KNormSampler
 
         return KNormSampler()
+
+
+def usual_mechanism(norm: Norm, *, pure: bool = False) -> str:
+    """The mechanism of this norm where nobody has chosen one. pure: with δ = 0 for one event."""
+    return next(kind.name for kind in MECHANISMS if kind.norm == norm and (kind.is_pure or not pure))
+
+
+USUAL_MECHANISM: Final = usual_mechanism("l2")
 
 
 def _rho_of_laplace(epsilon: float) -> float:

@@ -26,6 +26,11 @@ from flockwise.privacy.mechanisms import MECHANISMS, Mechanism, accountants_of
 _UNIT_GRID: Final = 2.0**-20
 
 
+def tail_start(n_updates: int) -> int:
+    """The second half of an agent's releases is averaged."""
+    return n_updates // 2
+
+
 @dataclass(frozen=True)
 class Plan:
     """Multipliers whose composition fits the budget: there is no plan that does not."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.privacy.exported import exported_origin
 from flockwise.privacy.guarantee import Guarantee, added
 from flockwise.privacy.origin import STATUSES, Origin
 
@@ -23,9 +24,11 @@ class TrackedModels(np.ndarray):
     A sum or a mean of several allows what the worst of them allows, and adds up what was spent on them. What
     is computed with an array that nobody keeps track of is of unknown origin, as is what is written to with a
     number or such an array. A slice and the array that it is a slice of share their memory and this.
+    agent_names: whose the rows are; the models of a run know it, and copies, slices and sums do not.
     """
 
     _origin: Origin | None = None
+    agent_names: Sequence[str] | None = None
 
     def __array_finalize__(self, made_from: Any) -> None:
         self._origin = origin_of(made_from)
@@ -37,6 +40,8 @@ class TrackedModels(np.ndarray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         plain = [np.asarray(value) if isinstance(value, TrackedModels) else value for value in inputs]
+        if isinstance(options.get("where"), TrackedModels):
+            options["where"] = np.asarray(options["where"])
         if out is not None:
             options["out"] = tuple(np.asarray(one) if isinstance(one, TrackedModels) else one for one in out)
         result = getattr(ufunc, method)(*plain, **options)
@@ -72,7 +77,7 @@ class TrackedModels(np.ndarray):
 
 
 def _mark_written(models: Any, origin: Origin | None) -> None:
-    """What was written to is at best what was written, and at best what it was before."""
+    """An array is no more public than the least public thing that was ever written into it."""
     if isinstance(models, TrackedModels):
         for one in models._sharing():
             one._origin = worst_of([one._origin, origin])
@@ -85,36 +90,44 @@ def tracked(models: NDArray[Any], origin: Origin | None) -> TrackedModels:
     return view
 
 
-def own_models(models: NDArray[Any]) -> TrackedModels:
+def own_models(models: NDArray[Any], agent_names: Sequence[str] | None = None) -> TrackedModels:
     """Models that agents keep for themselves, to be read only."""
-    return _read_only(models, OWN)
+    return _read_only(models, OWN, agent_names)
 
 
 def run_models(
-    models: NDArray[Any], method: str, guarantee: Guarantee | None, seeds: Iterable[int] = ()
+    models: NDArray[Any],
+    method: str,
+    guarantee: Guarantee | None,
+    seeds: Iterable[int] = (),
+    agent_names: Sequence[str] | None = None,
 ) -> TrackedModels:
-    """The models of a run, to be read only: what it released, or what it computed from private data."""
+    """The models of a run, to be read only, with their origin and whose they are."""
+    return _read_only(models, run_origin(method, guarantee, seeds), agent_names)
+
+
+def run_origin(method: str, guarantee: Guarantee | None, seeds: Iterable[int] = ()) -> Origin:
+    """Of the models of a run: what it released, or what it computed from private data."""
     if guarantee is None:
-        return _read_only(
-            models, Origin(f"models of {method}, made of private data without noise", "private")
-        )
+        return Origin(f"models of {method}, made of private data without noise", "private")
     what, status = f"models released by {method}", "released"
     if not guarantee.is_private:
         what, status = f"{what}, whose guarantee leaves gaps", "unknown"
-    origin = Origin(what, status, guarantee.spent, guarantee.declared, seeds=frozenset(seeds))
-    return _read_only(models, origin)
+    return Origin(what, status, guarantee.spent, guarantee.declared, seeds=frozenset(seeds))
 
 
-def _read_only(models: NDArray[Any], origin: Origin) -> TrackedModels:
+def _read_only(models: NDArray[Any], origin: Origin, agent_names: Sequence[str] | None) -> TrackedModels:
     """A copy of it can be written to."""
     view = tracked(models, origin)
+    view.agent_names = agent_names
     view.flags.writeable = False
     return view
 
 
 def origin_of(models: Any) -> Origin | None:
-    """None for models that nobody keeps track of."""
-    return getattr(models, "origin", None)
+    """None for models that nobody keeps track of. A table of exported ones has it in its metadata."""
+    known = getattr(models, "origin", None)
+    return known if isinstance(known, Origin) else exported_origin(models)
 
 
 def worst_of(origins: list[Origin | None]) -> Origin | None:

@@ -43,10 +43,21 @@ class ReleaseRequest(NamedTuple):
     at: Vector | None = None
 
 
+class SumRequest(NamedTuple):
+    """One sum over all agents, which nobody can open but as a whole.
+
+    kind: what is added up. at: public values that it depends on. Answered with `OpenedSum`, or with None if
+    too many agents were absent.
+    """
+
+    kind: str
+    at: Any = None
+
+
 # What neighbors sent, by their number; one that was not heard in time is missing.
 Heard: TypeAlias = Mapping[int, Vector]
 Result = TypeVar("Result")
-Conversation: TypeAlias = Generator[Say | ReleaseRequest, Any, Result]
+Conversation: TypeAlias = Generator[Say | ReleaseRequest | SumRequest, Any, Result]
 # What real agents talk about after one release, by name: a roster carries the name and its settings. A part
 # has `largest_relay(dimension)`, how many coordinates a relay has at most, and `converse(number, public,
 # weights)`, one agent's side: its number, its release, and the weights of its edges by neighbors' numbers.
@@ -57,7 +68,7 @@ Releases: TypeAlias = Callable[[ReleaseRequest], Vector]
 
 @dataclass(frozen=True)
 class Public:
-    """What an agent tells everyone: its release, s² of one coordinate, and the part of it that is noise.
+    """The public values of an agent: its release, s² of one coordinate, and the part of it that is noise.
 
     signal_power: ‖t‖² of what is released if it is known beforehand; the same for all agents.
     """
@@ -69,7 +80,7 @@ class Public:
 
 
 class Direction(NamedTuple):
-    """What a conversation about two classes ends with: where an agent's separator is expected to point.
+    """The end of a conversation about two classes: where an agent's separator is expected to point.
 
     quality: the correlation that it is expected to have with the truth.
     """
@@ -123,8 +134,10 @@ class Talk(Generic[Result]):
             return None
         return self._said(step)
 
-    def _said(self, say: Say) -> Relay:
+    def _said(self, say: Say | SumRequest) -> Relay:
         """Rounds are counted within a stage, so no two relays of an agent have the same tag."""
+        if isinstance(say, SumRequest):
+            raise SimulationError("neighbors cannot add up over all agents; give the rule `sums`")
         number = self._rounds.get(say.stage, 0)
         self._rounds[say.stage] = number + 1
         self.waiting = (say.stage, number)

@@ -15,8 +15,11 @@ import numpy as np
 from flockwise.protocol.conversation import Conversation, Heard, Say, Vector
 
 TOLERANCE: Final = 1e-8
-# What the agents' differences are damped to, far enough below for a mean much smaller than what it is of.
+# The agents' differences are damped to this. A mean may be much smaller than the values that it is of.
 DAMPING: Final = 1e-11
+# With more rounds than this they are damped further. If a few of very many agents have most of a sum, each
+# agent's part of it is so small that DAMPING of the sum still shows there, however many rounds there are.
+EASY_ROUNDS: Final = 64
 FIRST_ROUNDS: Final = 16
 ROUND_GROWTH: Final = 1.25
 MOST_ROUNDS: Final = 1 << 20
@@ -98,7 +101,7 @@ class Gossip:
     def _mixed(self, stage: str, vector: Vector, rounds: int) -> Conversation[Vector]:
         """T_rounds((2P + (1 − c)I)/(1 + c))·x: Chebyshev's acceleration of push-sum.
 
-        It keeps the eigenvalue 1 and damps all from −1 to c to DAMPING of it, where c is what so many
+        It keeps the eigenvalue 1 and damps all from −1 to c to `damping` of it, where c is what so many
         rounds can reach. The common factor cancels in push-sum's quotient.
         """
         bound = damped_up_to(rounds)
@@ -118,9 +121,14 @@ def more_rounds(rounds: int) -> int:
     return math.ceil(ROUND_GROWTH * rounds)
 
 
+def damping(rounds: int) -> float:
+    """The share of the agents' differences that is left after so many rounds."""
+    return DAMPING * min(1.0, EASY_ROUNDS / rounds) ** 3
+
+
 def damped_up_to(rounds: int) -> float:
-    """c: of the eigenvalues, so many rounds damp all from −1 to c to DAMPING."""
-    growth = math.cosh(math.acosh(1 / DAMPING) / rounds)
+    """c: of the eigenvalues, so many rounds damp all from −1 to c to `damping`."""
+    growth = math.cosh(math.acosh(1 / damping(rounds)) / rounds)
     return (3 - growth) / (1 + growth)
 
 

@@ -10,7 +10,7 @@ many agents there are. Stages, in order:
     hop       a hop of the filter after the other, until a degree is too narrow (see `choice`);
     tally     push-sum of what everyone tallied at the degrees since the last time.
 
-What is sent is made of releases, relays and public values alone. The agent is given no population, and
+Messages are made of releases, relays and public values alone. The agent is given no population, and
 this module cannot import one.
 """
 
@@ -53,7 +53,7 @@ from flockwise.protocol.rows import (
 
 
 class LowPassOutcome(NamedTuple):
-    """What an agent ends with: one row of beliefs, the choice that all agents made, and the hops they did."""
+    """An agent's result: one row of beliefs, the choice that all agents made, and the hops they did."""
 
     beliefs: Beliefs
     choice: SmoothingChoice
@@ -130,7 +130,7 @@ def _hop_to(degree: int, hops: list[Vector], neighborhood: Neighborhood) -> Conv
 
 
 class _Own:
-    """What an agent keeps for the tallies: its own row before smoothing, and the mean that all share."""
+    """Kept for the tallies: the agent's own row before smoothing, and the mean that all share."""
 
     def __init__(
         self, before: AgentRows, variances: NDArray[np.float64], means: AgentRows, gossip: Gossip, rounds: int

@@ -11,7 +11,7 @@ An agent knows its own release, the public variance of it, and its edges; it nev
     settled    whether anything still changes anywhere;
     tally      push-sum of what tells how good the result is.
 
-What is sent is made of releases, relays and public values alone. The agent is given no population, and
+Messages are made of releases, relays and public values alone. The agent is given no population, and
 this module cannot import one.
 
 **How good smoothed releases are** is told from the releases themselves and public noise: no data, no cost.

@@ -26,7 +26,7 @@ REACH_WITHOUT_LEADER: Final = 64
 
 
 class _State(NamedTuple):
-    """What an agent says in each round: whom it follows, and what it knows of the answers and of the end."""
+    """One round of an agent's messages: whom it follows, and what it knows of the answers and of the end."""
 
     leader: int
     hops_to_leader: int

@@ -1,6 +1,6 @@
 """The silent finish: an agent's own model, by an exact solve on its own data, never sent.
 
-What the network gave it is post-processing of releases; what it adds from its own data stays with
+The part from the network is post-processing of releases. The part from its own data stays with
 it. So the own model costs no privacy, as long as nobody else sees it or its predictions, and it must
 never be the base of a later release. How far an agent trusts what it received follows from noise
 levels that everyone knows, and not from cross-validation on its few samples, which does worse.
@@ -89,12 +89,15 @@ def finish_own_block(
     it stands; under much noise the agent learns alone, by Eq. (1).
     """
     graph = problem.neighbors
-    sums = neighbor_sums(
-        graph.offsets, graph.neighbors, graph.weights, np.ascontiguousarray(models, np.float64)
-    )
-    is_linked = graph.degrees > 0
-    means = sums / np.where(is_linked, graph.degrees, 1.0)[:, None]
-    return finish_around_means(problem, means, is_linked, noise_variances)
+    means = neighbor_means(graph.offsets, graph, models)
+    return finish_around_means(problem, means, graph.degrees > 0, noise_variances)
+
+
+def neighbor_means(offsets: NDArray[np.int64], edges: Any, models: NDArray[Any]) -> NDArray[np.float64]:
+    """Σ_j W_ij/D_ii·Θ_j for everyone who has edges; models may hold more agents behind these."""
+    known = np.ascontiguousarray(models, np.float64)
+    sums = neighbor_sums(offsets, edges.neighbors, edges.weights, known)[: len(edges.degrees)]
+    return sums / np.where(edges.degrees > 0, edges.degrees, 1.0)[:, None]
 
 
 def finish_around_means(

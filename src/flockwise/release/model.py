@@ -14,14 +14,12 @@ from flockwise.checks import Configured, Positive, check_fields
 from flockwise.data import Population
 from flockwise.data.samples import Samples
 from flockwise.errors import PrivacyError
-from flockwise.objective import LocalObjectives, Objective, Problem, gradient_bound
+from flockwise.objective import Objective, Problem, gradient_bound
 from flockwise.objective.losses import loss_name
 from flockwise.privacy.budget import Budgets
 from flockwise.privacy.gate import Bounded
 from flockwise.privacy.grid import clip_rows
-from flockwise.privacy.schedule import Schedule
 from flockwise.release.statistic import STATISTICS, Misfit, Released, check_fits, release_once
-from flockwise.solve.local import minimize_each
 
 # The gradient that a solver may leave, as a share of one sample's largest gradient: it enters the
 # sensitivity. The solver is asked for far less, so the check behind it does not fail.
@@ -69,13 +67,13 @@ class OutputPerturbation:
 
     def of(self, samples: Samples, objective: Objective, at: NDArray[Any] | None = None) -> Bounded:
         problem = _of_one(samples, objective)
-        (model,), (sensitivity,) = self._models(problem), self.sensitivities(problem)
+        (model,), (sensitivity,) = self.models(problem), self.sensitivities(problem)
         return Bounded(model, float(sensitivity))
 
-    def release(self, problem: Problem, budgets: Budgets | Schedule, seed: int) -> Released:
+    def release(self, problem: Problem, budgets: Budgets, seed: int) -> Released:
         check_fits(self, problem.objective)
         counts = problem.population.sample_counts
-        return release_once(self, self._models(problem), counts, self.sensitivities(problem), budgets, seed)
+        return release_once(self, self.models(problem), counts, self.sensitivities(problem), budgets, seed)
 
     def sensitivities(self, problem: Problem) -> NDArray[np.float64]:
         """How far each agent's model may move when one of its samples is replaced."""
@@ -86,7 +84,8 @@ class OutputPerturbation:
     def signal_power(self, dimension: int) -> float | None:
         return None
 
-    def _models(self, problem: Problem) -> NDArray[np.float64]:
+    def models(self, problem: Problem) -> NDArray[np.float64]:
+        """What noise is added to: everyone's minimum, on bounded samples."""
         task = bounded_problem(problem, self._objective(problem))
         tilts = np.zeros((task.n_agents, task.dimension))
         return solved_within(task, tilts, SOLVER_SHARE * sample_gradient_bound(task.objective))
@@ -99,7 +98,7 @@ class OutputPerturbation:
 
 
 def model_misfits(kind: str, l2: float | None, objective: Objective) -> Iterator[Misfit]:
-    """What a released model needs: one constant penalty, and a bound on samples."""
+    """A released model needs one constant penalty, and a bound on samples."""
     penalty = objective.l2 if l2 is None else l2
     if not isinstance(penalty, int | float) or penalty == 0:
         # Penalties of each agent may have been chosen on its samples, and are not shown.
@@ -163,6 +162,10 @@ def solved_within(task: Problem, tilts: NDArray[np.float64], gradient_norm: floa
     λ‖θ‖² + tiltᵀθ is λ‖θ + tilt/(2λ)‖² up to a constant.
     """
     anchors = -tilts / (2 * task.l2_penalties[:, None])
+    # Compiled, and only for simulations.
+    from flockwise.objective.local_batch import LocalObjectives
+    from flockwise.solve.local import minimize_each
+
     objectives = LocalObjectives(task, anchors=anchors)
     models = objectives.zeros()
     minimize_each(objectives, models, SOLVER_TOLERANCE)

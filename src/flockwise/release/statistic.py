@@ -21,7 +21,6 @@ from flockwise.privacy.gate import Bounded, Rows
 from flockwise.privacy.mechanisms import MECHANISMS
 from flockwise.privacy.plan import Plan
 from flockwise.privacy.schedule import Schedule
-from flockwise.randomness.noise import standard_noise
 from flockwise.registry import Registry
 
 # The number of an agent's first release, as its gate counts them: its place in the streams of noise.
@@ -112,29 +111,39 @@ def release_once(
     vectors: NDArray[np.float64],
     counts: NDArray[np.int64],
     sensitivities: NDArray[np.float64],
-    budgets: Budgets | Schedule,
+    budgets: Budgets,
     seed: int,
 ) -> Released:
-    """Every agent's vector with noise that spends its whole budget; the seed can subtract it again.
+    """Every agent's vector with noise that spends its whole budget; the seed can subtract it again."""
+    schedule = Schedule.fitting(budgets, len(vectors), statistic.mechanism, 1)
+    return release_first(schedule, vectors, counts, sensitivities, seed)
 
-    budgets: or a schedule, whose first release this is.
+
+def release_first(
+    schedule: Schedule,
+    vectors: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    sensitivities: NDArray[np.float64],
+    seed: int,
+    lengths: NDArray[np.float64] | None = None,
+) -> Released:
+    """Every agent's vector with the noise of its plan's first release.
+
+    sensitivities: in the norm of the mechanism. lengths: the same in L2, where that is another norm.
 
     The sampling variance is bounded by that of m_i independent terms of which each moves the vector
-    by at most half of the sensitivity Δ_i: m_i·Δ_i²/4 in all coordinates together.
+    by at most half of its length Δ_i: m_i·Δ_i²/4 in all coordinates together.
     """
     has_samples = counts > 0
-    n_agents, dimension = vectors.shape
-    if isinstance(budgets, Schedule):
-        schedule = budgets
-    else:
-        schedule = Schedule.fitting(budgets, n_agents, statistic.mechanism, 1)
+    dimension = vectors.shape[1]
+    lengths = sensitivities if lengths is None else lengths
     scales = schedule.multipliers[schedule.rows, 0] * sensitivities
     stds = schedule.stds(dimension)[:, 0] * sensitivities
-    noise = scales[:, None] * standard_noises(statistic.mechanism, seed, *vectors.shape)
+    noise = scales[:, None] * standard_noises(schedule.mechanism, seed, *vectors.shape)
     return Released(
         np.where(has_samples[:, None], vectors + noise, 0.0),
         np.where(has_samples, stds**2, np.inf),
-        counts * sensitivities**2 / (4 * dimension),
+        counts * lengths**2 / (4 * dimension),
         schedule.least,
         schedule.plans[0].accountant,
     )
@@ -143,5 +152,7 @@ def release_once(
 def standard_noises(mechanism: str, seed: int, n_agents: int, dimension: int) -> NDArray[np.float64]:
     """Standard noise for everyone's first release, from the agents' own streams."""
     sampler = MECHANISMS[mechanism].sampler()
+    from flockwise.randomness.noise import standard_noise  # compiled, and only for simulations
+
     rows = [standard_noise(sampler, seed, agent, FIRST_RELEASE, dimension) for agent in range(n_agents)]
     return np.array(rows).reshape(n_agents, dimension)

@@ -2,7 +2,7 @@
 
 Chaudhuri, Monteleoni and Sarwate (JMLR 2011) and Kifer, Smith and Thakurta (COLT 2012) perturb the
 objective by bᵀθ; Iyengar et al. (IEEE S&P 2019) add a little noise to what a solver finds, so its
-error is covered. What is claimed here is proved in full for a generalized linear loss φ(θᵀx, y) with
+error is covered. The claim here is proved in full for a generalized linear loss φ(θᵀx, y) with
 |φ'| ≤ C/R, 0 ≤ φ'' ≤ κ almost everywhere, ‖x‖₂ ≤ R, and one sample (x, y) replaced by (x', y'):
 
 1. θ* = argmin ℒ_i(θ) + bᵀθ, b ~ N(0, σ²I), so b = −∇ℒ_i(θ*): a bi-Lipschitz map of θ* to b,

@@ -83,7 +83,7 @@ def _newton_direction(features, curvatures, penalty, gradient, goal, direction):
 
 @njit
 def _preconditioner(features, curvatures, penalty, shape):
-    """What is added to the Hessian's diagonal, and the diagonal then."""
+    """The number to add to the Hessian's diagonal, and the diagonal with it."""
     scales = np.ones(shape)
     if penalty == 0.0:
         # Other scales would leave the span of the data, and with it the minimum of least norm.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from flockwise.objective.local_batch import LocalObjectives
 from flockwise.objective.problem import Problem
 from flockwise.solve.batch_newton import newton_directions_of
 
-Form: TypeAlias = Literal["mean", "sum"]
-
+# Of a gradient's norm, as a share of its norm at θ = 0, where data are pulled toward an anchor.
+ANCHORED_TOLERANCE = 1e-6
 MAX_ITERATIONS = 200
 MAX_HALVINGS = 40
 _SUFFICIENT_DECREASE = 1e-4
@@ -27,25 +27,21 @@ _AGENTS_AT_ONCE = 50_000
 def solve_local_models(
     problem: Problem,
     *,
-    form: Form = "mean",
     tolerance: float = 1e-8,
     agents: Sequence[int] | NDArray[np.integer] | None = None,
+    anchors: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Eq. (1) for every agent, or for the `agents` listed: one row each, by a truncated Newton method.
 
-    form: "mean" is Eq. (1) as printed; "sum", as in supplement C, does not divide the losses by
-        m_i, which is the same as dividing λ_i by m_i.
-    tolerance: the gradient's norm is at most this times its norm at the start, θ = 0. With λ_i = 0
-        and separable classes there is no minimum; the model is then the first one along a growing
-        path that meets the tolerance.
+    Supplement C does not divide the losses by m_i, which is the same as dividing λ_i by m_i.
+
+    tolerance: the gradient's norm is at most this times its norm at the start, θ = 0, or no more than
+        rounding leaves of gradients that cancel. With λ_i = 0 and separable classes there is no minimum;
+        the model is then the first one along a growing path that meets the tolerance.
+    anchors: of all agents, if λ_i is to weigh ‖θ − anchor_i‖² in place of ‖θ‖².
     """
-    if form not in ("mean", "sum"):
-        raise ObjectiveError(f"form must be 'mean' or 'sum', got form={form!r}")
-    penalties = problem.l2_penalties
-    if form == "sum":
-        penalties = penalties / np.maximum(problem.population.sample_counts, 1)
     chosen = None if agents is None else np.asarray(agents, dtype=np.int64)
-    everyone = LocalObjectives(problem, chosen, l2_penalties=penalties)
+    everyone = LocalObjectives(problem, chosen, anchors=anchors)
     models, shortfalls = everyone.zeros(), np.zeros(len(everyone.agents))
     for first in range(0, len(models), _AGENTS_AT_ONCE):
         part = slice(first, first + _AGENTS_AT_ONCE)
@@ -59,22 +55,17 @@ def solve_anchored_models(
     problem: Problem,
     anchors: NDArray[np.float64],
     strengths: NDArray[np.float64],
-    *,
-    tolerance: float = 1e-6,
 ) -> NDArray[np.float64]:
     """argmin_θ (1/m_i) Σ ℓ(θ; x, y) + strength_i·‖θ − anchor_i‖² for every agent, one row each.
 
-    The l2 of the problem plays no part. tolerance: the gradient's norm is at most this times its norm
-    at θ = 0. An agent without samples keeps its anchor.
+    The l2 of the problem plays no part. An agent without samples keeps its anchor.
     """
     _check_strengths(problem, strengths)
     objectives = LocalObjectives(problem, l2_penalties=strengths, anchors=np.asarray(anchors, np.float64))
     models = objectives.zeros()
     objectives.checked(anchors)
-    shortfalls = minimize_each(objectives, models, tolerance)
-    _refuse_unsolved(
-        objectives, shortfalls, tolerance, "anchored", "scale the features, or relax the tolerance"
-    )
+    shortfalls = minimize_each(objectives, models, ANCHORED_TOLERANCE)
+    _refuse_unsolved(objectives, shortfalls, ANCHORED_TOLERANCE, "anchored", "scale the features")
     return models
 
 
@@ -93,10 +84,15 @@ def _check_strengths(problem: Problem, strengths: NDArray[np.float64]) -> None:
 def minimize_each(
     objectives: LocalObjectives, models: NDArray[np.float64], tolerance: float
 ) -> NDArray[np.float64]:
-    """Moves the models from 0 to their minima; returns each gradient's norm relative to its first."""
+    """Moves the models from 0 to their minima; returns each gradient's norm relative to its first.
+
+    A first gradient that is nothing but rounding, as that of samples that contradict each other, is no
+    measure: there the norm is relative to what makes the tolerance just reachable.
+    """
     values, gradients = objectives.values(models), objectives.gradients(models)
-    first = np.linalg.norm(gradients, axis=1)
-    shortfalls = np.where(first > 0, 1.0, 0.0)
+    norms = np.linalg.norm(gradients, axis=1)
+    first = np.maximum(norms, objectives.gradient_rounding() / tolerance)
+    shortfalls = np.divide(norms, first, out=np.zeros(len(first)), where=first > 0)
     active = np.flatnonzero(shortfalls > tolerance)
     for _ in range(MAX_ITERATIONS):
         if active.size == 0:
@@ -107,7 +103,7 @@ def minimize_each(
         goals = shares * shortfalls[active] * first[active]
         directions = newton_directions_of(remaining.hessians(models[active]), gradients[active], goals)
         slopes = np.einsum("ij,ij->i", gradients[active], directions)
-        steps, values[active] = _steps(remaining, models[active], values[active], slopes, directions)
+        steps, values[active] = steps_along(remaining, models[active], values[active], slopes, directions)
         models[active] += steps[:, None] * directions
         gradients[active] = remaining.gradients(models[active])
         shortfalls[active] = np.linalg.norm(gradients[active], axis=1) / first[active]
@@ -115,8 +111,16 @@ def minimize_each(
     return shortfalls
 
 
-def _steps(
-    objectives: LocalObjectives,
+class Objectives(Protocol):
+    """One value per agent, each a function of the agent's own model."""
+
+    def only(self, which: NDArray[np.integer]) -> Objectives: ...
+
+    def values(self, models: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+
+def steps_along(
+    objectives: Objectives,
     models: NDArray[np.float64],
     before: NDArray[np.float64],
     slopes: NDArray[np.float64],

@@ -22,6 +22,8 @@ Point: TypeAlias = NDArray[np.float64]
 
 # Of the Hessian's diagonal: keeps steps finite where the function is nearly flat.
 _RIDGE = 1e-9
+# Whose objective is so much of its value above the minimum is far from it.
+FAR = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +37,19 @@ class Optimum:
 
 
 def solve_optimum(
-    problem: Problem, *, tolerance: float = 1e-10, start: NDArray[Any] | None = None
+    problem: Problem,
+    *,
+    tolerance: float = 1e-10,
+    start: NDArray[Any] | None = None,
+    anchors: NDArray[np.float64] | None = None,
 ) -> Optimum:
     """Eq. (2) minimized until the certified gap is at most `tolerance` times its value.
 
     Where nothing is strongly convex (l2 = 0 for all agents) the gradient's norm has shrunk to
     `tolerance` times that at zero models instead. Agents without neighbors get their local model.
+    anchors: one per agent, if λ_i is to weigh ‖Θ_i − anchor_i‖² in place of ‖Θ_i‖².
     """
-    objective = CollaborativeObjective(problem)
+    objective = CollaborativeObjective(problem, anchors=anchors)
     zeros = objective.local_objectives.zeros()
     gap_bound = _gap_bound(problem)
     smallest_slope = tolerance * float(np.linalg.norm(objective.gradient(zeros)))
@@ -57,8 +64,44 @@ def solve_optimum(
     found = minimize_convex(objective.value, objective.gradient, objective.hessian, first, reached)
     models, isolated = found.point.copy(), problem.neighbors.isolated
     if isolated.size:
-        models[isolated] = solve_local_models(problem, agents=isolated)
+        models[isolated] = solve_local_models(problem, agents=isolated, anchors=anchors)
     return Optimum(models, found.value, gap_bound(found.gradient))
+
+
+class Gap(NamedTuple):
+    """How far Eq. (2) is above its minimum, as shares of its value: certified from both sides.
+
+    least: by how much a better point is lower. most: a bound from the gradient and the penalties, infinite
+    if no agent has one; with small penalties it is far too large.
+    """
+
+    least: float
+    most: float
+
+    @property
+    def is_far(self) -> bool:
+        return self.least > FAR
+
+    @property
+    def words(self) -> str:
+        most = f" and at most {self.most:.2g}" if math.isfinite(self.most) else ""
+        return (
+            f"the run stopped far from the optimum: its objective is above the minimum by at least "
+            f"{self.least:.2g}{most} of its value; run longer, or take solve_optimum(problem)"
+        )
+
+
+def certified_gap(problem: Problem, models: NDArray[Any]) -> Gap:
+    """From one gradient, and where that leaves it open whether models are near, one Newton step."""
+    objective = CollaborativeObjective(problem)
+    point = objective.local_objectives.checked(models)
+    value, slope = objective.value(point), objective.gradient(point)
+    most = _gap_bound(problem)(slope) / value if value > 0 else 0.0
+    if most <= FAR:
+        return Gap(0.0, most)
+    direction = _newton_direction(*objective.hessian(point), slope, share=0.1)
+    better = _step(objective.value, point, value, slope, direction)[1]
+    return Gap((value - better) / value, most)
 
 
 def _gap_bound(problem: Problem) -> Callable[[NDArray[np.float64]], float]:

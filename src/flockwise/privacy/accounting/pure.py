@@ -1,11 +1,10 @@
 """Composition of pure steps: basic, Theorem 1 of the paper, and the optimum for equal steps.
 
 Theorem 1 has the three terms of Kairouz, Oh and Viswanath, "The composition theorem for differential
-privacy" (IEEE Transactions on Information Theory 63, 2017), Theorem 3.5. The paper prints the third one with
-its root inside the sum; it stands outside, as here. The optimum is their Theorem 3.3: no mechanism with T
-steps of ε is worse than T rounds of randomized response that tells the truth with probability e^ε/(1 + e^ε).
-Its trade-off is known exactly, and is read off here at any δ, where the theorem lists only the ε that are
-lattice points of its loss.
+privacy" (IEEE Transactions on Information Theory 63, 2017), Theorem 3.5. The optimum is their Theorem 3.3: no
+mechanism with T steps of ε is worse than T rounds of randomized response that tells the truth with
+probability e^ε/(1 + e^ε). Its trade-off is known exactly, and is read off here at any δ, where the theorem
+lists only the ε that are lattice points of its loss.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def theorem_1(step_epsilons: Sequence[float], slack_delta: float) -> float:
     total = math.fsum(step_epsilons)
     if slack_delta == 0:
         return total
-    # (e^ε − 1)/(e^ε + 1), written so that no large step overflows.
+    # (e^ε − 1)/(e^ε + 1), in a form that does not overflow for large steps.
     mean_loss = math.fsum(epsilon * math.tanh(epsilon / 2) for epsilon in step_epsilons)
     squares = math.fsum(epsilon**2 for epsilon in step_epsilons)
     second = mean_loss + math.sqrt(2 * squares * math.log(math.e + math.sqrt(squares) / slack_delta))

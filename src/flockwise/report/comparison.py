@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.method.base import METHODS, label_of, minimizes_eq_2, shown_name
+from flockwise.method.base import METHODS, label_of, look_of, minimizes_eq_2, shown_name
 from flockwise.method.rules import Descent
 from flockwise.objective import CollaborativeObjective, Problem
 from flockwise.privacy.guarantee import Guarantee
@@ -20,7 +20,11 @@ from flockwise.results.trajectory import Trajectory
 from flockwise.solve import solve_optimum
 from flockwise.theory import ConvergenceTheory, convergence_theory
 
+Model: TypeAlias = Literal["released", "own"]
+
 PRIVATE = "private"
+PRIVATE_LOOK: Final = ("blue", "P")
+MODEL_WORDS: dict[Model, str] = {"released": "released, seen by others", "own": "own, stays on the device"}
 
 # Larger problems are reported without their exact minimum: it would take longer than the run.
 MOST_COORDINATES = 500_000
@@ -42,14 +46,14 @@ class Row:
     updates: int
     vectors: int
     bytes: int
-    model: Literal["released", "own"] | None = None
+    model: Model | None = None
     epsilon: float | None = None
     delta: float | None = None
 
     @property
     def name(self) -> str:
         """What tables and pictures know it by."""
-        return self.method if self.model is None else f"{self.method} ({self.model})"
+        return _with_model(self.method, self.model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +78,25 @@ class Comparison:
             named.setdefault(name, run)
         return Comparison(problem, named)
 
-    @cached_property
-    def looks(self) -> dict[str, tuple[str, str]]:
-        """The color and the marker of each run."""
-        return looks_of(list(self.runs))
+    def look(self, name: str, model: Model | None = None) -> tuple[str, str]:
+        """The color and the marker of a run; own models have another one than those that were sent."""
+        return self._looks[_with_model(name, "own" if model == "own" else None)]
 
-    def label(self, name: str, model: Literal["released", "own"] | None = None) -> str:
+    @cached_property
+    def _looks(self) -> dict[str, tuple[str, str]]:
+        private = [name for name, run in self.runs.items() if run.own_models is not None]
+        own: dict[str, tuple[str, str]] = {name: PRIVATE_LOOK for name in self.runs if name == PRIVATE}
+        for name, run in self.runs.items():
+            if run.guarantee is None and (look := look_of(run.method)) is not None:
+                own[name] = look
+        return looks_of([*self.runs, *(_with_model(name, "own") for name in private)], own)
+
+    def label(self, name: str, model: Model | None = None) -> str:
         """What tables and pictures call a run."""
         words = label_of(self.runs[name].method)
         if self.runs[name].guarantee is not None:
             words = PRIVATE if name == PRIVATE else f"{PRIVATE}, {words}"
-        return {None: words, "released": f"{words}, released models", "own": f"{words}, own models"}[model]
+        return words if model is None else f"{words}: {MODEL_WORDS[model]}"
 
     def shown_model(self, name: str) -> Literal["own"] | None:
         """Which model an agent uses itself."""
@@ -196,14 +208,49 @@ class Comparison:
 
     def gains(self) -> tuple[str, NDArray[np.float64]] | None:
         """Which run, and by how much it is better than local for each agent (NaN without test samples)."""
-        alone = next((run.agent_metrics for run in self.runs.values() if _is(run, "sends_nothing")), None)
-        others = [name for name, run in self.runs.items() if not _is(run, "is_baseline")]
-        if alone is None or not others or not self.is_tested:
+        if self.alone is None or not self.collaborative or not self.is_tested:
             return None
-        best = self.descent or others[0]
-        together = self.agent_scores(best)
+        best = self.descent or self.collaborative[0]
+        return best, self.gains_of(best)
+
+    def gains_of(self, name: str) -> NDArray[np.float64]:
+        """By how much a run is better than local for each agent."""
+        alone, together = self.alone, self.agent_scores(name)
+        assert alone is not None
         assert together is not None
-        return best, together - alone if self.metric == "accuracy" else alone - together
+        return together - alone if self.metric == "accuracy" else alone - together
+
+    @property
+    def alone(self) -> NDArray[np.float64] | None:
+        """How each agent fares with the model that it learns alone: the best of several ways, on average."""
+        found = [run.agent_metrics for run in self._alone.values() if run.agent_metrics is not None]
+        best = max if self.metric == "accuracy" else min
+        return best(found, key=lambda scores: float(np.nanmean(scores)), default=None)
+
+    @property
+    def _alone(self) -> dict[str, Trajectory]:
+        return {name: run for name, run in self.runs.items() if _is(run, "sends_nothing")}
+
+    @property
+    def drawn(self) -> dict[str, Trajectory]:
+        """The runs that pictures show: of those alone the best one."""
+        alone = self.alone
+        return {
+            name: run
+            for name, run in self.runs.items()
+            if name not in self._alone or alone is None or run.agent_metrics is alone
+        }
+
+    @property
+    def collaborative(self) -> list[str]:
+        """The runs in which agents learn from each other."""
+        return [name for name, run in self.runs.items() if not _is(run, "is_baseline")]
+
+    @property
+    def pooled(self) -> list[str]:
+        """The baselines that need all data in one place."""
+        baselines = (name for name, run in self.runs.items() if _is(run, "is_baseline"))
+        return [name for name in baselines if not _is(self.runs[name], "sends_nothing")]
 
     def document(self, seed: int, **more: Any) -> dict[str, Any]:
         """metrics.json: NaN becomes null, since JSON knows no NaN."""
@@ -237,6 +284,10 @@ class Comparison:
 def _is(run: Trajectory, what: str) -> bool:
     """Whether the class of a run's method says this of itself."""
     return run.method in METHODS and getattr(METHODS[run.method].kind, what, False)
+
+
+def _with_model(name: str, model: Model | None) -> str:
+    return name if model is None else f"{name} ({model})"
 
 
 def _number(value: float) -> float | None:

@@ -11,7 +11,6 @@ from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.report.theme import (
     BLUE,
     FAINT,
-    GREEN,
     INK,
     ORANGE,
     PURPLE,
@@ -31,8 +30,8 @@ STYLES: dict[str, tuple[str, Any]] = {
     "zcdp": (SKY, "-"),
     "kov": (PURPLE, "-"),
     "gdp": (BLUE, "-"),
-    # Dashed, since it lies on gdp where both are exact, and just below kov where that applies.
-    "pld": (GREEN, (0, (3, 3))),
+    # Dark dashes, since it lies on gdp where both are exact, and just below kov where that applies.
+    "pld": (INK, (0, (4, 4))),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, S
 from markupsafe import Markup
 
 from flockwise.files import write_whole
-from flockwise.report.comparison import PRIVATE, Comparison
+from flockwise.report.comparison import Comparison
+from flockwise.report.tables import agent_table, results_table, shown_gain, shown_metric, what_ran
 from flockwise.report.theme import Picture, inline_svg
+from flockwise.report.verdict import promise, verdicts
 from flockwise.results.tuning import TradeoffChoice
 
 NOT_PRIVATE = "Not differentially private: this run has privacy = none."
@@ -21,7 +24,10 @@ NOT_PRIVATE = "Not differentially private: this run has privacy = none."
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """The page of a comparison, with its title, where the data came from, and all settings."""
+    """The page of a comparison, with its title, where the data came from, and all settings.
+
+    plan_lines: what a plan said beforehand, where it chose the method.
+    """
 
     title: str
     comparison: Comparison
@@ -30,6 +36,7 @@ class Page:
     version: str
     choice: TradeoffChoice | None = None
     choice_description: str = ""
+    plan_lines: Sequence[str] = ()
 
     def write(self, path: Path, pictures: Sequence[Picture]) -> None:
         """The whole page, or nothing."""
@@ -38,14 +45,27 @@ class Page:
 
     def render(self, pictures: Sequence[Picture]) -> str:
         environment = templates()
-        environment.filters |= {"count": "{:,}".format, "metric": self._metric, "set": _as_set}
+        environment.filters |= {
+            "count": "{:,}".format,
+            "metric": partial(shown_metric, metric=self.comparison.metric),
+            "gain": partial(shown_gain, metric=self.comparison.metric),
+            "set": _as_set,
+            "unbroken": _unbroken,
+        }
         problem, graph = self.comparison.problem, self.comparison.problem.graph
         return environment.get_template("report.html").render(
             page=self,
             not_private=NOT_PRIVATE,
-            guarantees=[found.explain().splitlines() for found in self.comparison.guarantees.values()],
+            guarantees=[
+                (self.comparison.label(name), promise(found), found.explain().splitlines())
+                for name, found in self.comparison.guarantees.items()
+            ],
             summary=self._summary(),
-            rows=self._table(),
+            rows=results_table(self.comparison),
+            verdicts=verdicts(self.comparison),
+            agents=agent_table(self.comparison),
+            tuned_alone=len(self.comparison.drawn) < len(self.comparison.runs),
+            ran=what_ran(self.comparison),
             metric=self.comparison.metric,
             problem=problem,
             sample_counts=_spread(problem.population.sample_counts),
@@ -55,46 +75,19 @@ class Page:
             pictures=[(picture, Markup(inline_svg(picture))) for picture in pictures],
         )
 
-    def _metric(self, value: float) -> str:
-        if np.isnan(value):
-            return "–"
-        return f"{100 * value:.1f} %" if self.comparison.metric == "accuracy" else f"{value:.4f}"
-
-    def _table(self) -> list[dict[str, Any]]:
-        n_agents = self.comparison.problem.n_agents
-        return [
-            {
-                "label": self.comparison.label(row.method, row.model),
-                "color": self.comparison.looks[row.method][0],
-                "metric": self._metric(row.metric),
-                "spread": self._metric(row.metric_sd),
-                "objective": "–" if np.isnan(row.objective) else f"{row.objective:,.4f}",
-                "updates": _amount(row.updates / n_agents),
-                "vectors": _amount(row.vectors / n_agents),
-                "megabytes": _amount(row.bytes / 1e6),
-            }
-            for row in self.comparison.rows
-        ]
-
     def _summary(self) -> list[tuple[str, str]]:
         """The few numbers that say it all, each with its words."""
         found = self.comparison.gains()
-        if found is None:
+        if found is None or self.comparison.alone is None:
             return []
-        method, gains = found
-        by_name = {row.name: row for row in self.comparison.rows}
-        known = gains[~np.isnan(gains)]
-        word = self.comparison.metric if self.comparison.metric == "accuracy" else "RMSE"
-        model = self.comparison.shown_model(method)
-        shown = method if model is None else f"{method} ({model})"
-        tiles = [
-            (self._metric(by_name["local"].metric), f"mean {word}, each agent alone"),
-            (self._metric(by_name[shown].metric), f"mean {word}, {self.comparison.label(method, model)}"),
-            (f"{100 * float((known > 0).mean()):.0f} %", "of the agents are better off"),
-        ]
-        own = by_name.get(f"{PRIVATE} (own)")
-        if own is not None and shown != own.name:
-            tiles.insert(2, (self._metric(own.metric), f"mean {word}, private at ε = {own.epsilon:g}"))
+        metric = partial(shown_metric, metric=self.comparison.metric)
+        word = "accuracy" if self.comparison.metric == "accuracy" else "error (RMSE)"
+        tiles = [(metric(float(np.nanmean(self.comparison.alone))), f"mean {word}, each agent alone")]
+        for name in dict.fromkeys((found[0], *self.comparison.guarantees)):
+            scores = self.comparison.agent_scores(name)
+            label = self.comparison.label(name, self.comparison.shown_model(name))
+            if scores is not None:
+                tiles.append((metric(float(np.nanmean(scores))), f"mean {word}, {label}"))
         return tiles
 
 
@@ -115,8 +108,9 @@ def _spread(values: np.ndarray) -> str:
     return f"{values.min():.4g} to {values.max():.4g}, mean {values.mean():.4g}"
 
 
-def _amount(value: float) -> str:
-    return f"{value:,.1f}" if value else "0"
+def _unbroken(text: str) -> str:
+    """With "ε = 1" on one line."""
+    return text.replace(" = ", "\u00a0=\u00a0")
 
 
 def _as_set(value: Any) -> str:

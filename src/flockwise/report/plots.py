@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from flockwise.graph import SimilarityGraph
 from flockwise.report.comparison import Comparison
@@ -20,8 +24,15 @@ from flockwise.results.metrics import metrics_by_sample_count
 Effort: TypeAlias = Literal["ticks", "vectors"]
 
 WIDTH = 9.2
+# Worse off, the same, better off: colors that stand out from a light and from a dark page.
+GAINS = LinearSegmentedColormap.from_list("gains", (VERMILION, "#c3c8d0", BLUE))
 # More marks than this are drawn as pixels inside the vector picture.
 MOST_VECTOR_MARKS = 3000
+# More agents would hide each other's names.
+MOST_NAMED = 30
+LONGEST_NAME = 16
+# Fewer agents than this say too little for an interval.
+FEW = 5
 
 
 def pictures(comparison: Comparison, targets: NDArray[np.float64] | None = None) -> list[Picture]:
@@ -54,43 +65,55 @@ def convergence(comparison: Comparison) -> Picture | None:
             axes.set_xscale("log")
             log_ticks(axes.xaxis)
         grid[-1, 0].set_xlabel("updates per agent")
-        grid[-1, 1].set_xlabel("vectors sent per agent")
+        grid[-1, 1].set_xlabel("models sent per agent")
         legend_above(figure, grid[-1, 0])
 
     return Picture(
         "convergence",
         "Convergence",
         "Against the updates each agent has made on average, and against the models it has sent to a "
-        "neighbor. " + _convergence_words(comparison),
+        "neighbor. Dashed lines: computed at once."
+        + (" Dotted lines: own models, at the end." if comparison.guarantees and comparison.is_tested else "")
+        + " "
+        + _convergence_words(comparison),
         draw(WIDTH, 1.0 + 2.5 * len(rows), paint),
     )
 
 
 def _convergence_words(comparison: Comparison) -> str:
     if comparison.optimum is None:
-        return "The objective is the one that the method minimizes; its least value was not computed."
-    return "Suboptimality is (Q − Q*)/Q*, where an independent solver found the minimum Q* of Eq. (2)."
+        return (
+            "The objective is what the method of each curve minimizes itself, and not the training objective "
+            "of the table; its least value was not computed."
+        )
+    return (
+        "The distance is relative: how far the objective lies above its least value, which an independent "
+        "solver found."
+    )
 
 
 def _paint_gaps(axes: Axes, comparison: Comparison, effort: Effort) -> None:
     for name, gap in comparison.gaps().items():
         _paint_curve(axes, comparison, name, effort, gap)
-    axes.set(yscale="log", ylabel="suboptimality")
+    axes.set(yscale="log", ylabel="distance from the best")
 
 
 def _paint_objectives(axes: Axes, comparison: Comparison, effort: Effort) -> None:
     for name, run in comparison.simulated.items():
         _paint_curve(axes, comparison, name, effort, run.column("objective"))
-    axes.set(ylabel="objective")
+    axes.set(ylabel="objective of the method")
 
 
 def _paint_metrics(axes: Axes, comparison: Comparison, effort: Effort) -> None:
-    for name, run in comparison.runs.items():
+    for name, run in comparison.drawn.items():
         if name in comparison.simulated:
             _paint_curve(axes, comparison, name, effort, run.column("metric"))
         else:
-            color, label = comparison.looks[name][0], comparison.label(name)
+            color, label = comparison.look(name)[0], _released_label(comparison, name)
             axes.axhline(run.final.metric, color=color, linestyle="--", label=label)
+        if run.own_metrics is not None:
+            color, own = comparison.look(name, "own")[0], comparison.label(name, "own")
+            axes.axhline(float(np.nanmean(run.own_metrics)), color=color, linestyle=":", label=own)
     axes.set(ylabel=_metric_label(comparison))
     _percent_if_accuracy(axes, comparison)
 
@@ -100,9 +123,13 @@ def _paint_curve(
 ) -> None:
     spent = comparison.simulated[name].column(effort) / comparison.problem.n_agents
     # The start has no place on a logarithmic axis.
-    released = "released" if comparison.runs[name].own_models is not None else None
-    label = comparison.label(name, released)
-    axes.plot(spent[spent > 0], values[spent > 0], color=comparison.looks[name][0], label=label)
+    label = _released_label(comparison, name)
+    axes.plot(spent[spent > 0], values[spent > 0], color=comparison.look(name)[0], label=label)
+
+
+def _released_label(comparison: Comparison, name: str) -> str:
+    """Records are of the models that were sent: nobody but an agent knows its own one."""
+    return comparison.label(name, None if comparison.runs[name].own_models is None else "released")
 
 
 def by_size(comparison: Comparison) -> Picture | None:
@@ -115,22 +142,24 @@ def by_size(comparison: Comparison) -> Picture | None:
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        shifts = np.linspace(-0.16, 0.16, len(comparison.runs))
-        for name, shift in zip(comparison.runs, shifts, strict=True):
+        shifts = np.linspace(-0.16, 0.16, len(comparison.drawn))
+        for name, shift in zip(comparison.drawn, shifts, strict=True):
             scores = comparison.agent_scores(name)
             assert scores is not None
+            model = comparison.shown_model(name)
+            color, marker = comparison.look(name, model)
             bins = metrics_by_sample_count(counts, scores, bins=edges.tolist())
             axes.errorbar(
                 np.arange(len(bins)) + shift,
                 [row.mean for row in bins],
-                yerr=[1.96 * row.sd / np.sqrt(row.n_agents) for row in bins],
-                color=comparison.looks[name][0],
-                marker=comparison.looks[name][1],
+                yerr=[_half_interval(row.sd, row.n_agents) for row in bins],
+                color=color,
+                marker=marker,
                 markersize=5.5,
                 linestyle=":",
                 linewidth=1.1,
                 elinewidth=1.6,
-                label=comparison.label(name, comparison.shown_model(name)),
+                label=comparison.label(name, model),
             )
             axes.set_xticks(
                 np.arange(len(bins)),
@@ -145,7 +174,7 @@ def by_size(comparison: Comparison) -> Picture | None:
         "by_size",
         f"{_metric_word(comparison)} by data-set size",
         "Agents grouped by how many training samples they have: the mean over the group, with a 95 % "
-        "confidence interval.",
+        f"confidence interval (Student's t) for groups of {FEW} agents or more.",
         draw(WIDTH, 3.9, paint),
     )
 
@@ -178,6 +207,10 @@ def gain_on_graph(comparison: Comparison, targets: NDArray[np.float64] | None = 
         axes = figure.subplots()
         _paint_edges(axes, graph, positions)
         _paint_agents(figure, axes, positions, gains, counts, f"gain in {unit}")
+        _paint_sizes(figure, axes, counts)
+        names = comparison.problem.population.agent_names
+        if len(names) <= MOST_NAMED and all(map(_has_letters, names)):
+            _paint_names(axes, names, positions)
         axes.set_aspect("equal")
         axes.set_axis_off()
 
@@ -216,7 +249,7 @@ def _paint_agents(
         *positions[known].T,
         s=sizes[known],
         c=gains[known],
-        cmap="PuOr",
+        cmap=GAINS,
         vmin=-limit,
         vmax=limit,
         edgecolor=INK,
@@ -226,6 +259,27 @@ def _paint_agents(
     bar = figure.colorbar(points, ax=axes, shrink=0.75, pad=0.02, extend="both")
     bar.set_label(label)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+
+
+def _paint_sizes(figure: Figure, axes: Axes, counts: NDArray[np.int64]) -> None:
+    """A key: how large agents with the fewest and with the most samples are."""
+    ends = np.unique([counts.min(), counts.max()])
+    for count, area in zip(ends, _areas(np.append(ends, counts.max()), len(counts)), strict=False):
+        label = f"{count:,} training samples"
+        axes.scatter([], [], s=area, color=FAINT, edgecolor=INK, linewidth=0.5, label=label)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(ends))
+
+
+def _paint_names(axes: Axes, names: Sequence[str], positions: Positions) -> None:
+    for name, position in zip(names, positions, strict=True):
+        words = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        where = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(words, position, fontsize=8, parse_math=False, **where)
+
+
+def _has_letters(name: str) -> bool:
+    """Whether the font of the pictures has them: Latin, Greek and Cyrillic."""
+    return all(" " <= letter < "\u0500" for letter in name)
 
 
 def _areas(counts: NDArray[np.int64], n_agents: int) -> NDArray[np.float64]:
@@ -264,7 +318,7 @@ def proven_rate(comparison: Comparison) -> Picture | None:
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        axes.plot(updates, gap, color=comparison.looks[name][0], label="measured, this run")
+        axes.plot(updates, gap, color=comparison.look(name)[0], label="measured, this run")
         axes.plot(
             updates,
             theory.bound(gap[0], ticks),
@@ -279,7 +333,7 @@ def proven_rate(comparison: Comparison) -> Picture | None:
             linestyle=":",
             label="Prop. 1, σ as published",
         )
-        axes.set(yscale="log", xlabel="updates per agent", ylabel="suboptimality")
+        axes.set(yscale="log", xlabel="updates per agent", ylabel="distance from the best")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(x=0.01)
         legend_above(figure, axes)
@@ -304,6 +358,11 @@ def _metric_label(comparison: Comparison) -> str:
 def _percent_if_accuracy(axes: Axes, comparison: Comparison) -> None:
     if comparison.metric == "accuracy":
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+
+
+def _half_interval(sd: float, n_agents: int) -> float:
+    """Half the width of a 95 % interval of a mean, by Student's t; NaN draws none."""
+    return float(stdtrit(n_agents - 1, 0.975)) * sd / math.sqrt(n_agents - 1) if n_agents >= FEW else math.nan
 
 
 def _span(lowest: int, highest: int) -> str:

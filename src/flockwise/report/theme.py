@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -35,25 +35,31 @@ ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = (
     "#d55e00",
     "#cc79a7",
 )
-PALETTE = (GREEN, SKY, VERMILION, BLUE, PURPLE, ORANGE)
-# What readers know from one report to the next; all others take what is left, in turn.
-LOOKS = {
-    "local": (ORANGE, "s"),
-    "global": (PURPLE, "D"),
-    "collaborative": (GREEN, "o"),
-    "propagation": (SKY, "^"),
-    "admm": (VERMILION, "v"),
-    "private": (BLUE, "P"),
+# Where these six do not suffice, four of Paul Tol's follow.
+COLORS = {
+    "green": GREEN,
+    "sky": SKY,
+    "vermilion": VERMILION,
+    "blue": BLUE,
+    "purple": PURPLE,
+    "orange": ORANGE,
+    "olive": "#999933",
+    "lavender": "#7570b3",
+    "plum": "#aa4499",
+    "teal": "#44aa99",
 }
 MARKERS = "X*hpd<>"
 
 
-def looks_of(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """A color and a marker for each row of a comparison."""
-    looks = {name: LOOKS[name] for name in names if name in LOOKS}
-    others = [name for name in names if name not in LOOKS]
+def looks_of(names: Sequence[str], own: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """A color and a marker for each row of a comparison.
+
+    own: those that readers know from one report to the next; all others take what is left, in turn.
+    """
+    looks = {name: (COLORS.get(color, color), marker) for name, (color, marker) in own.items()}
+    others = [name for name in names if name not in looks]
     taken = {color for color, _ in looks.values()}
-    free = [color for color in PALETTE if color not in taken] or PALETTE
+    free = [color for color in COLORS.values() if color not in taken] or list(COLORS.values())
     for place, name in enumerate(others):
         looks[name] = (free[place % len(free)], MARKERS[place % len(MARKERS)])
     return looks
@@ -114,7 +120,10 @@ def draw(width: float, height: float, paint: Callable[[Figure], None]) -> Figure
 def legend_above(figure: Figure, axes: Axes) -> None:
     """One legend for the whole figure, in a row over it, with each label once."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 5))
+    # As many beside each other as have room: inches for a handle, and for each letter of the longest label.
+    columns = int(figure.get_figwidth() / (0.55 + 0.064 * max(map(len, labels))))
+    columns = max(1, min(columns, 5, len(labels)))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns)
 
 
 def log_ticks(axis: Any) -> None:

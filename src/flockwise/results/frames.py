@@ -59,7 +59,7 @@ def in_order_of(train: Population, population: Population) -> Population:
     counts[positions] = population.sample_counts
     sorted_by_agent = population.select(np.argsort(positions))
     offsets = np.concatenate(([0], np.cumsum(counts)))
-    return replace(sorted_by_agent, offsets=offsets, given_names=train.given_names)
+    return replace(sorted_by_agent.in_memory, offsets=offsets, given_names=train.given_names)
 
 
 def _check_features(population: Population, trained_on: tuple[str, ...]) -> None:
@@ -77,7 +77,13 @@ def rows_of(data: Any, agents: Any, agent: str | None, target: str | None, train
         return _rows_of_table(data, agents, agent, target, trained)
     if agent is not None or target is not None:
         raise DataError("agent= and target= name columns of a frame; give an array's agents as agents=")
-    features = np.atleast_2d(np.asarray(data, np.float64))
+    try:
+        features = np.atleast_2d(np.asarray(data, np.float64))
+    except (TypeError, ValueError):
+        raise DataError(
+            f"cannot read rows from a {type(data).__name__}; give a population, a frame or an array of "
+            "numbers"
+        ) from None
     if features.ndim != 2 or features.shape[1] != len(trained.feature_names):
         raise DataError(
             f"features must have {len(trained.feature_names)} columns ({quoted(trained.feature_names)}), got "

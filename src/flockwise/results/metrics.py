@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from flockwise.data.population import Population
 from flockwise.errors import DataError, ObjectiveError
 from flockwise.objective.losses import Loss, has_two_classes, loss_name
-from flockwise.objective.passes import all_scores
+from flockwise.objective.passes import all_scores, mean_losses
 from flockwise.objective.problem import target_misfit
-from flockwise.results.frames import in_order_of
 
 ScoreName: TypeAlias = Literal["accuracy", "auc", "log_loss", "rmse", "r2"]
 Floats: TypeAlias = NDArray[np.float64]
@@ -33,16 +32,11 @@ def agent_predictions(loss: Loss, population: Population, models: NDArray[Any]) 
     return loss.predict(all_scores(population.features, population.offsets[:-1], population.offsets, blocks))
 
 
-def agent_metrics(
-    loss: Loss, population: Population, models: NDArray[Any], *, train: Population | None = None
-) -> NDArray[np.float64]:
+def agent_metrics(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:
     """Each agent's accuracy or RMSE (whichever judges the loss) on its samples; NaN where it has none.
 
-    train: what the models were trained on. With it agents are found by name and other features refused;
-    without it row i of the models is taken for agent i.
+    Row i of the models is that of agent i; `Trajectory.score` finds agents by name.
     """
-    if train is not None:
-        population = in_order_of(train, population)
     misfit = target_misfit(population, loss, "held-out")
     if misfit is not None:
         raise DataError(misfit)
@@ -50,6 +44,14 @@ def agent_metrics(
     if loss.metric == "accuracy":
         return _agent_means(population, (predictions == population.targets).astype(np.float64))
     return np.sqrt(_agent_means(population, (predictions - population.targets) ** 2))
+
+
+def agent_losses(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:
+    """Each agent's mean loss on its samples, without a penalty; NaN where it has none."""
+    blocks = np.ascontiguousarray(models, dtype=np.float64).reshape(len(models), loss.outputs, -1)
+    offsets = population.offsets
+    losses = mean_losses(loss, population.features, population.targets, offsets[:-1], offsets, blocks)
+    return np.where(population.sample_counts > 0, losses, np.nan)
 
 
 def mean_metric(metrics: NDArray[np.float64]) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from zipfile import BadZipFile
@@ -19,19 +19,33 @@ from numpy.typing import NDArray
 from flockwise.data import Population
 from flockwise.errors import DataError, ResumeError
 from flockwise.files import write_whole
+from flockwise.notebook import html_table
 from flockwise.objective import LOSSES, Loss
-from flockwise.objective.losses import loss_from_json, loss_to_json
+from flockwise.objective.losses import coefficient_names, loss_from_json, loss_to_json
+from flockwise.privacy.budget import Budget
 from flockwise.privacy.guarantee import Guarantee
-from flockwise.privacy.tracked import TrackedModels, own_models, run_models
+from flockwise.privacy.tracked import UNTRACKED, TrackedModels, origin_of, own_models, run_models
+from flockwise.results.export import (
+    ABOUT_NOT_RELEASED,
+    ABOUT_OWN,
+    agent_column,
+    filled_table,
+    models_schema,
+)
 from flockwise.results.frames import FrameRows, Trained, rows_of, rows_of_population
 from flockwise.results.metrics import ScoreName, probabilities, score
 from flockwise.results.plots import RunPlots
+from flockwise.solve.optimum import Gap
+from flockwise.solve.prior import Prior
 
 FORMAT = 1
-OPTIONAL_ARRAYS = ("agent_metrics", "own_models", "own_metrics")
-OWN_NOTE = "own models, made of private data without noise: they stay on the device and must not be shown"
+OPTIONAL_ARRAYS = ("agent_metrics", "own_models", "own_metrics", "sample_counts")
 RELEASED_NOTE = "released models"
-NOT_RELEASED_NOTE = "models, made of private data without noise"
+# By the setting "models" of a run in which agents release one model after the other.
+RELEASED = {
+    "tail": "released models: the mean of the later half of those that each agent released",
+    "last": "released models: the last that each agent released",
+}
 
 Which: TypeAlias = Literal["own", "released"]
 
@@ -64,6 +78,12 @@ class Trajectory:
 
     In a private run `models` are what the agents released, for which `guarantee` holds; `own_models` are
     what each agent made of them with its own data. Those are never sent, and no guarantee holds for them.
+    Where an agent released one model after the other, `models_are` says which of them `models` are.
+    prior: what the agents' models have in common, if the method learned it; its mean is the model for an
+    agent that took no part.
+    sample_counts: training samples of each agent. alone: how agents fare with models that they learn alone;
+    certified: how far models are from the optimum. Both are computed when asked for, and neither saved nor
+    pickled. fingerprint: gives that of the problem.
     """
 
     method: str
@@ -74,7 +94,7 @@ class Trajectory:
     feature_names: Sequence[str]
     updates: NDArray[np.int64]
     agent_metrics: NDArray[np.float64] | None
-    problem_fingerprint: str
+    fingerprint: Callable[[], str] = field(repr=False, compare=False)
     settings: Mapping[str, Any]
     stopped: str
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
@@ -82,21 +102,52 @@ class Trajectory:
     own_metrics: NDArray[np.float64] | None = None
     guarantee: Guarantee | None = None
     has_intercept: bool = False
+    prior: Prior | None = None
+    sample_counts: NDArray[np.int64] | None = None
+    alone: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False, compare=False)
+    certified: Callable[[NDArray[Any]], Gap] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         judged = "" if np.isnan(self.final.metric) else f", {self.loss.metric} {self._metric:.4f}"
         return f"Trajectory({self.method!r}, {len(self.models)} agents{judged}{self._privacy})"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
+        """What a notebook shows."""
         rows = {"method": self.method, "agents": f"{len(self.models):,}", "stopped by": self.stopped}
         if not np.isnan(self.final.metric):
             which = "" if self.own_models is None else " (own models)"
             rows[f"{self.loss.metric}{which}"] = f"{self._metric:.4f}"
         if self.guarantee is not None:
             rows["guarantee"] = self.guarantee.label
-        cells = (f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
-        return f"<table>{''.join(cells)}</table>"
+            rows["models"] = self.models_are
+        return html_table("A run", rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickled run leaves behind how to learn alone, which needs all the data."""
+        left = {"alone": None, "certified": None}
+        return {**self.__dict__, **left, "fingerprint": partial(str, self.problem_fingerprint)}
+
+    @property
+    def problem_fingerprint(self) -> str:
+        """By which a resumed run knows its problem. It is made of all the data when asked for, or saved."""
+        return self.fingerprint()
+
+    @cached_property
+    def gap(self) -> Gap | None:
+        """How far the models are from the minimum of Eq. (2), certified: of coordinate descent without noise.
+
+        It costs a gradient, and a Newton step where the run may be far. So it is computed when asked for, by
+        reports, and where a run has stopped because it seemed to have settled: such a run that is far warns.
+        Others stop where they were told to, and a short trial that is far is nothing to warn of.
+        """
+        return None if self.certified is None else self.certified(self.models)
+
+    @property
+    def models_are(self) -> str:
+        """What `models` are, in words."""
+        if self.guarantee is None:
+            return "models"
+        return RELEASED.get(self.settings.get("models", ""), RELEASED_NOTE)
 
     @property
     def _privacy(self) -> str:
@@ -128,7 +179,7 @@ class Trajectory:
 
     @property
     def plot(self) -> RunPlots:
-        """Quick pictures: `run.plot()`, the course of the run, and `run.plot.agents()`."""
+        """Quick pictures: `run.plot()` and `run.plot.gain()`, `.by_size()`, `.budget()`, `.agents()`."""
         return RunPlots(self)
 
     def predict(
@@ -136,20 +187,19 @@ class Trajectory:
     ) -> NDArray[Any]:
         """Predictions for rows by the models of their agents.
 
-        features: a frame, whose columns are matched by name, or an array in the order of the training.
+        features: a population, whose features and agents are matched by name, a frame, whose columns are, or
+            an array in the order of the training.
         agents: one agent (position or name), or one for each row; agent: the column of a frame with them.
             Where all names are whole numbers, an integer is a name, as in a column: 1 is agent "1".
         which: "own" or "released" models; by default own ones where there are any.
         """
-        rows = rows_of(features, agents, agent, None, self._trained)
-        return self.loss.predict(self._scores(rows, which))
+        return self.loss.predict(self._scores(self._rows(features, agents, agent), which))
 
     def predict_proba(
         self, features: Any, agents: Any = None, *, agent: str | None = None, which: Which | None = None
     ) -> NDArray[np.float64]:
         """Probabilities, one column per class (−1 then +1 for two classes); arguments as in `predict`."""
-        rows = rows_of(features, agents, agent, None, self._trained)
-        return probabilities(self.loss, self._scores(rows, which))
+        return probabilities(self.loss, self._scores(self._rows(features, agents, agent), which))
 
     def score(
         self,
@@ -186,7 +236,7 @@ class Trajectory:
 
     def to_pandas(self, which: Which | None = None) -> Any:
         """The models as a data frame: one row per agent, one column per feature (and class)."""
-        return self._table(which).to_pandas().set_index(self._agent_column)
+        return self._table(which).to_pandas().set_index(agent_column(self.coefficient_names))
 
     def to_parquet(self, path: str | os.PathLike[str], which: Which | None = None) -> None:
         """The models as a table; the file says which ones it holds. A private run has to be told which."""
@@ -199,22 +249,27 @@ class Trajectory:
                 'say which models: which="released", which may be shown, or which="own", which must not be'
             )
         models = self._models(which or "released")
-        columns = {self._agent_column: pa.array(list(self.agent_names), pa.string())}
-        names = self.coefficient_names
-        columns |= {name: pa.array(models[:, place]) for place, name in enumerate(names)}
-        about = json.dumps(self._about_export(is_own=which == "own"))
-        return pa.table(columns).replace_schema_metadata({"flockwise": about})
+        return filled_table(self.models_schema(which), self.agent_names, models)
 
-    def _about_export(self, *, is_own: bool) -> dict[str, Any]:
+    def models_schema(self, which: Which | None) -> pa.Schema:
+        """The columns of a table of models, and what it says of them."""
+        models = self.own_models if which == "own" else self.models
+        assert models is not None
+        origin = origin_of(models) or UNTRACKED
+        return models_schema(
+            self.coefficient_names, models.dtype, self._about_export(is_own=which == "own"), origin
+        )
+
+    def _about_export(self, *, is_own: bool) -> Mapping[str, Any]:
         """What a file says of the models in it; what is guaranteed is said of released ones alone."""
         if is_own:
-            return {"which": "own", "note": OWN_NOTE}
+            return ABOUT_OWN
         made = self.guarantee
         if made is None:
-            return {"which": "models", "note": NOT_RELEASED_NOTE}
+            return ABOUT_NOT_RELEASED
         return {
             "which": "released",
-            "note": RELEASED_NOTE,
+            "note": self.models_are,
             "epsilon": made.epsilon,
             "delta": made.delta,
             "not_covered": made.not_covered,
@@ -222,23 +277,20 @@ class Trajectory:
         }
 
     @property
-    def _agent_column(self) -> str:
-        """What the column of names is called: "agent", unless a feature is."""
-        column = "agent"
-        while column in self.coefficient_names:
-            column += "_name"
-        return column
-
-    @property
     def coefficient_names(self) -> tuple[str, ...]:
         """What each coordinate of a model is: a feature, or a feature for one of several classes."""
-        if self.loss.outputs == 1:
-            return tuple(self.feature_names)
-        return tuple(f"{name}[{k}]" for k in range(self.loss.outputs) for name in self.feature_names)
+        return coefficient_names(self.loss, self.feature_names)
 
     @property
     def _trained(self) -> Trained:
         return Trained(tuple(self.agent_names), tuple(self.feature_names), self.has_intercept)
+
+    def _rows(self, features: Any, agents: Any, agent: str | None) -> FrameRows:
+        if not isinstance(features, Population):
+            return rows_of(features, agents, agent, None, self._trained)
+        if agents is not None or agent is not None:
+            raise DataError("a population says whose samples are whose; leave agents= and agent= out")
+        return rows_of_population(features, self._trained)
 
     def _models(self, which: Which | None) -> NDArray[Any]:
         if which not in (None, "own", "released"):
@@ -265,6 +317,8 @@ class Trajectory:
         for name in OPTIONAL_ARRAYS:
             if getattr(self, name) is not None:
                 arrays[name] = np.asarray(getattr(self, name))
+        if self.prior is not None:
+            arrays |= {"prior_mean": self.prior.mean, "prior_covariance": self.prior.covariance}
         about = {
             "format": FORMAT,
             "method": self.method,
@@ -275,6 +329,7 @@ class Trajectory:
             "has_intercept": self.has_intercept,
             "measures": [dict(record.measures) for record in self.records],
             "guarantee": None if self.guarantee is None else asdict(self.guarantee),
+            "prior": None if self.prior is None else [self.prior.dispersion, self.prior.structure],
         }
         arrays["about"] = np.array(json.dumps(about))
         write_whole(path, lambda part: _save_arrays(part, arrays))
@@ -292,7 +347,9 @@ class Trajectory:
         except (FileNotFoundError, ResumeError):
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile) as error:
-            raise ResumeError(f"{path} is not a saved run: {error!r}") from error
+            raise ResumeError(
+                f"{path} is not a saved run: run.save(...) and `flockwise simulate` write them"
+            ) from error
 
 
 def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Loss | None) -> Trajectory:
@@ -301,22 +358,25 @@ def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Lo
         raise ResumeError(
             "the file has own models and no guarantee, which private runs have both: not loaded"
         )
+    names, seeds = tuple(arrays["agent_names"].tolist()), about["settings"]["seeds"]
     return Trajectory(
         method=about["method"],
-        models=run_models(arrays["models"], about["method"], guarantee, about["settings"]["seeds"]),
+        models=run_models(arrays["models"], about["method"], guarantee, seeds, names),
         records=tuple(_records(arrays["records"], about["measures"])),
         loss=loss or _registered_loss(about["loss"]),
-        agent_names=tuple(arrays["agent_names"].tolist()),
+        agent_names=names,
         feature_names=tuple(arrays["feature_names"].tolist()),
         updates=arrays["updates"],
         agent_metrics=arrays.get("agent_metrics"),
-        own_models=own_models(arrays["own_models"]) if "own_models" in arrays else None,
+        own_models=own_models(arrays["own_models"], names) if "own_models" in arrays else None,
         own_metrics=arrays.get("own_metrics"),
-        problem_fingerprint=about["problem_fingerprint"],
+        sample_counts=arrays.get("sample_counts"),
+        fingerprint=partial(str, about["problem_fingerprint"]),
         settings=about["settings"],
         stopped=about["stopped"],
         guarantee=guarantee,
         has_intercept=about.get("has_intercept", False),
+        prior=_prior(about.get("prior"), arrays),
         state={k.removeprefix("state_"): v for k, v in arrays.items() if k.startswith("state_")},
     )
 
@@ -341,7 +401,12 @@ def _guarantee(fields: dict[str, Any] | None) -> Guarantee | None:
     if fields is None:
         return None
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
-    return Guarantee(**values)
+    each = tuple(Budget(**budget) for budget in values.pop("per_agent", ()))
+    return Guarantee(**values, per_agent=each)
+
+
+def _prior(about: list[Any] | None, arrays: dict[str, NDArray[Any]]) -> Prior | None:
+    return None if about is None else Prior(arrays["prior_mean"], arrays["prior_covariance"], *about)
 
 
 def _save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:

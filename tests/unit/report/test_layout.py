@@ -41,7 +41,7 @@ def test_neighbors_are_closer_than_strangers():
     assert pdist(positions).min() > 0
 
 
-def test_components_lie_apart():
+def test_components_of_a_graph_are_drawn_apart():
     pieces = nx.disjoint_union_all(
         [nx.complete_graph(9), nx.cycle_graph(5), nx.path_graph(2), nx.empty_graph(3)]
     )

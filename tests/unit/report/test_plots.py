@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from flockwise.engine.simulate import simulate
+from flockwise.method import ReleaseOnce
+from flockwise.privacy.budget import Budget
 from flockwise.report import Comparison, Picture, pictures
 from flockwise.report import plots as plots_module
 from flockwise.report.plots import by_size, convergence, gain_on_graph, proven_rate
-from flockwise.report.theme import inline_svg, save_picture
+from flockwise.report.theme import draw, inline_svg, legend_above, save_picture
 
 
 def painted(picture: Picture | None) -> Picture:
@@ -56,7 +59,41 @@ def test_convergence_shows_the_measured_gaps(comparison):
     np.testing.assert_array_equal(updates, run.column("ticks")[1:] / 14)
     np.testing.assert_array_equal(gaps, comparison.gaps()["collaborative"][1:])
     assert axes.get_yscale() == "log"
-    assert picture.figure.axes[-1].get_xlabel() == "vectors sent per agent"
+    assert picture.figure.axes[-1].get_xlabel() == "models sent per agent"
+
+
+def test_convergence_shows_where_own_models_end(comparison, task, problem):
+    run = simulate(problem, ReleaseOnce(Budget(1.0, 1e-5)), engine="reference", test=task.test, updates=5)
+    assert run.own_metrics is not None
+    picture = painted(convergence(Comparison.of(problem, *comparison.runs.values(), run)))
+    [line] = [line for line in picture.figure.axes[2].get_lines() if line.get_linestyle() == ":"]
+    assert set(values_of(line)[1]) == {run.own_metrics.mean()}
+
+
+def test_a_legend_of_long_labels_is_not_cut():
+    def paint(figure):
+        axes = figure.subplots()
+        for method in "abcdefgh":
+            axes.plot([0, 1], label=f"private, a method {method}, propagated: released, seen by others")
+        legend_above(figure, axes)
+
+    figure = draw(9.2, 6.0, paint)
+    FigureCanvasAgg(figure)
+    [legend] = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+
+
+def test_few_agents_are_named_on_the_graph(comparison):
+    picture = painted(gain_on_graph(comparison))
+    assert [text.get_text() for text in picture.figure.axes[0].texts] == list(
+        comparison.problem.population.agent_names
+    )
+    [legend] = picture.figure.legends
+    counts = comparison.problem.population.sample_counts
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said == [f"{counts.min()} training samples", f"{counts.max()} training samples"]
 
 
 def test_the_proven_rate_starts_at_the_measured_gap(comparison):

@@ -1,0 +1,229 @@
+"""PersonalizedClassifier and PersonalizedRegressor: one model per agent in the tools of scikit-learn.
+
+Five lines from a messy table to a model for every patient, and to what learning together gains:
+
+    visits = pandas.read_csv("visits.csv")  # numbers, text and gaps; patients with 3 rows, others with 80
+    X, y = visits.drop(columns="eased"), visits["eased"]
+    model = flockwise.PersonalizedClassifier(agent="patient").fit(X, y)
+    print(model.predict_proba(X), model.coef_frame_)
+    print(model.gain_.sort_values("gain"))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from flockwise.errors import ObjectiveError, PrivacyError
+from flockwise.estimators.base import PersonalizedEstimator
+from flockwise.estimators.targets import Targets
+from flockwise.objective import Logistic, Quadratic, Softmax
+from flockwise.results.metrics import probabilities
+
+
+class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
+    """A linear classifier for each agent, learned together with the others; two classes or more.
+
+    agent: the column of a frame that says whose row it is. Without it `fit` takes groups=, and without either
+        this is a logistic regression.
+    prepare: "auto" turns text into one column per category, fills gaps with the mean and marks them, and
+        scales numbers. None takes numbers as they are.
+    method: "prior" pulls models to what all agents have in common, as far as agents are alike (a mixed
+        model); "graph" pulls them to their neighbors' (Eq. 2); "both" does both. "auto" takes the prior
+        without a graph, and with one what inner validation finds best.
+    graph: who resembles whom: "models" compares what agents learn alone, "profiles" the rows of `profiles`;
+        or your own matrix (a frame named by agents) or edges (agent, agent, weight).
+    profiles: a frame with one row of public facts per agent, named in the column `agent` or in the index.
+    tradeoff: μ of Eq. (2), how much an agent's own rows count against its neighbors.
+    l2: the weight of the penalty Σ ℓ + l2·‖θ‖² on models that agents learn alone; "auto" chooses it by inner
+        validation, and is scikit-learn's default without agents.
+    class_weight: as in scikit-learn.
+    budget: a `flockwise.Budget` makes the fit private for every row; see `guarantee_`. It needs bounds and
+        categories.
+    bounds, categories: of a private fit, {column: (low, high)} and {column: [category, …]}, known without
+        the data. Other categories count as the first in the list; None in a list stands for gaps.
+    inner_folds: folds of the inner validation inside the agents; 0 does without, and without `gain_`.
+    random_state: decides the folds, and the noise of a private fit, which is secret without it.
+
+    Learned are `agents_`, and in that order `models_` and `local_models_`, learned alone: one row each, the
+    coefficients of `coef_frame_`. `population_model_` is for agents that were not in fit. `gain_` is a frame
+    with what learning together gains each agent, by inner validation. `method_` and `tradeoff_` are what was
+    chosen ("alone": agents keep their local models; "pooled": one model, as no agents were named);
+    `guarantee_` is what holds of a private fit, and None of any other. It covers what agents send:
+    `population_model_` after a private fit, and neither `models_` nor `gain_`, which stay at home.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str | None = None,
+        prepare: str | None = "auto",
+        method: str = "auto",
+        graph: Any = None,
+        profiles: Any = None,
+        tradeoff: float | str = "auto",
+        l2: float | str = "auto",
+        class_weight: Any = None,
+        budget: Any = None,
+        bounds: Any = None,
+        categories: Any = None,
+        inner_folds: int = 5,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            agent=agent,
+            prepare=prepare,
+            method=method,
+            graph=graph,
+            profiles=profiles,
+            tradeoff=tradeoff,
+            l2=l2,
+            budget=budget,
+            bounds=bounds,
+            categories=categories,
+            inner_folds=inner_folds,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
+    def predict(self, X: Any, groups: Any = None) -> NDArray[Any]:
+        """The class of each row, by the model of its agent."""
+        scores = self._scores(X, groups)
+        return self.classes_[scores.argmax(axis=1) if self._has_many else (scores[:, 0] > 0).astype(int)]
+
+    def predict_proba(self, X: Any, groups: Any = None) -> NDArray[np.float64]:
+        """The probability of each class, in the order of `classes_`."""
+        scores = self._scores(X, groups)
+        return probabilities(self._loss, scores)
+
+    def decision_function(self, X: Any, groups: Any = None) -> NDArray[np.float64]:
+        """The score of the second class where there are two, else one score per class."""
+        scores = self._scores(X, groups)
+        return scores if self._has_many else scores[:, 0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """The accuracy over all rows."""
+        from sklearn.metrics import accuracy_score  # slow to import, and a fit needs none of it
+
+        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+
+    def _weighted_by_class(self, y: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        check_classification_targets(y)
+        if self.class_weight is None:
+            return weights
+        if self.class_weight != "balanced":
+            return weights * compute_sample_weight(self.class_weight, y)
+        # All classes count the same in the end, whatever the rows weigh.
+        codes = np.unique(y, return_inverse=True)[1]
+        totals = np.bincount(codes, weights)
+        known = totals > 0
+        return weights * np.where(known, weights.sum() / known.sum() / np.where(known, totals, 1), 0)[codes]
+
+    def _read_targets(self, y: NDArray[Any], weights: NDArray[np.float64]) -> Targets:
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"there is only one class in y, {self.classes_.tolist()[0]!r}; "
+                "a classifier needs rows of two classes"
+            )
+        if self._has_many and self.budget is not None:
+            raise PrivacyError(
+                f"a private fit takes two classes, and y has {len(self.classes_)}; "
+                "fit one class against the rest"
+            )
+        if not self._has_many:
+            return Targets((2 * codes - 1).astype(np.float64), Logistic())
+        return Targets(codes.astype(np.float64), Softmax(len(self.classes_)))
+
+    @property
+    def _has_many(self) -> bool:
+        return len(self.classes_) > 2
+
+    @property
+    def _loss(self) -> Logistic | Softmax:
+        return Softmax(len(self.classes_)) if self._has_many else Logistic()
+
+    @property
+    def _output_names(self) -> list[str]:
+        return [str(label) for label in self.classes_] if self._has_many else []
+
+
+class PersonalizedRegressor(RegressorMixin, PersonalizedEstimator):
+    """A linear model of a number for each agent, learned together with the others.
+
+    target_range: of a private fit, the smallest and the largest target, known without the data.
+
+    All other parameters and all attributes are those of `PersonalizedClassifier`; without agents this is a
+    ridge regression.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str | None = None,
+        prepare: str | None = "auto",
+        method: str = "auto",
+        graph: Any = None,
+        profiles: Any = None,
+        tradeoff: float | str = "auto",
+        l2: float | str = "auto",
+        budget: Any = None,
+        bounds: Any = None,
+        categories: Any = None,
+        target_range: tuple[float, float] | None = None,
+        inner_folds: int = 5,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            agent=agent,
+            prepare=prepare,
+            method=method,
+            graph=graph,
+            profiles=profiles,
+            tradeoff=tradeoff,
+            l2=l2,
+            budget=budget,
+            bounds=bounds,
+            categories=categories,
+            inner_folds=inner_folds,
+            random_state=random_state,
+        )
+        self.target_range = target_range
+
+    def predict(self, X: Any, groups: Any = None) -> NDArray[np.float64]:
+        """The number for each row, by the model of its agent."""
+        return self._scores(X, groups)[:, 0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """R² over all rows."""
+        from sklearn.metrics import r2_score  # as above
+
+        return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
+
+    def _read_targets(self, y: NDArray[Any], weights: NDArray[np.float64]) -> Targets:
+        numbers = y.astype(np.float64)
+        center, scale = self._scale_of(numbers, weights)
+        return Targets((numbers - center) / scale, Quadratic(), center, scale)
+
+    def _scale_of(self, y: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]:
+        if self.budget is None:
+            if self.target_range is not None:
+                raise ObjectiveError("target_range= is for private fits: give budget= too, or leave it out")
+            center = float(np.average(y, weights=weights))
+            return center, float(np.sqrt(np.average((y - center) ** 2, weights=weights))) or 1.0
+        if self.target_range is None:
+            raise PrivacyError(
+                "a scale taken from the targets would leak with a budget; give target_range=(low, high), "
+                "known without the data"
+            )
+        low, high = map(float, self.target_range)
+        if not low < high:
+            raise PrivacyError(
+                f"target_range must be two numbers, the smaller first, got {self.target_range!r}"
+            )
+        return (low + high) / 2, (high - low) / 2

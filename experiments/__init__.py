@@ -3,4 +3,23 @@
 from __future__ import annotations
 
 # In the order of the paper, then the proofs, then what goes beyond it.
-NAMES = ("fig1", "fig2a", "fig2b", "fig2c", "fig3", "fig4", "table1", "prop1", "thm2", "scaling")
+NAMES = (
+    "fig1",
+    "fig1_paper",
+    "fig2a",
+    "fig2b",
+    "fig2c",
+    "fig2c_paper",
+    "larger_box",
+    "fig3",
+    "fig4",
+    "table1",
+    "table1_paper",
+    "prop1",
+    "thm2",
+    "text",
+    "scaling",
+    "prior",
+)
+# What the package adds to the paper; "all" leaves it out.
+BEYOND = ("planner",)

@@ -42,17 +42,18 @@ class _Stopped(Exception):
 
 def reproduce(names: Sequence[str], out: Path, quick: bool, docs: Path | None) -> None:
     """Run these experiments, or go on with them, and write the report of all that is in the folder."""
-    chosen = _chosen(names, experiments.NAMES)
+    known = (*experiments.NAMES, *experiments.BEYOND)
+    chosen = _chosen(names, known)
     modules = [importlib.import_module(f"experiments.{name}") for name in chosen]
     folder = output_folder(out)
     try:
         failed = _run_all(modules, folder, quick)
     except _Stopped:
-        _write_report(folder, experiments.NAMES)
+        _write_report(folder, known)
         command = f"flockwise reproduce {' '.join(names)} --out {out}" + (" --quick" if quick else "")
         say(f"Stopped. The same command goes on from here: {command}")
         raise typer.Exit(INTERRUPTED) from None
-    _write_report(folder, experiments.NAMES)
+    _write_report(folder, known)
     if docs is not None:
         _write_story(folder, experiments.NAMES, docs)
     say(f"\nThe report is {folder / 'report.html'}")
@@ -65,7 +66,8 @@ def _chosen(names: Sequence[str], known: Sequence[str]) -> list[str]:
     unknown = [name for name in names if name not in (*known, "all")]
     if unknown:
         raise ConfigError(f"{unknown[0]!r} is no experiment; there are {', '.join(known)} and all")
-    return [name for name in known if name in names or "all" in names]
+    everything = experiments.NAMES if "all" in names else ()
+    return [name for name in known if name in names or name in everything]
 
 
 def _run_all(modules: Sequence[Any], folder: Path, quick: bool) -> list[str]:
@@ -81,6 +83,8 @@ def _run_all(modules: Sequence[Any], folder: Path, quick: bool) -> list[str]:
             failed.append(module.NAME)
         else:
             _print(document)
+            if hasattr(module, "table"):
+                RESULTS.print(module.table(Result.from_document(document)), markup=False, soft_wrap=True)
     return failed
 
 
@@ -128,7 +132,9 @@ def _write_report(folder: Path, known: Sequence[str]) -> None:
             except LookupError:
                 say_error(f"left out: {module.NAME}.json lacks what is told now; run {module.NAME} again")
                 continue
-            sections.append(ExperimentSection(module.TITLE, story, module.CAPTION, figure, document))
+            # With the empty cells, which numbers that are kept beside the page have not.
+            full = {**document, **result.document()}
+            sections.append(ExperimentSection(module.TITLE, story, module.CAPTION, figure, full))
         Reproduction(sections, __version__).write(folder / "report.html")
 
 

@@ -40,12 +40,10 @@ def hessian(problem: Problem) -> Matrix:
 def optimum(problem: Problem) -> Matrix:
     """The models at the minimum of Q."""
     population = problem.population
-    shape = (problem.n_agents, -1, problem.dimension)
-    correlations = np.einsum(
-        "ikj,ik->ij", population.features.reshape(shape), population.targets.reshape(shape[:2])
-    )
+    terms = population.features * population.targets[:, None]
+    correlations = np.add.reduceat(terms, population.offsets[:-1]).astype(np.float64)
     pulls = (problem.neighbors.degrees * problem.pulls / population.sample_counts)[:, None]
-    return np.linalg.solve(hessian(problem), 2 * pulls * correlations)
+    return np.linalg.solve(hessian(problem), 2 * pulls * correlations).astype(np.float64)
 
 
 def expected_gaps(problem: Problem, noise_stds: Matrix, *, from_optimum: bool = False) -> Matrix:

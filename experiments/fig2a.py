@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from experiments import private_curves, published
-from experiments.private_curves import Setting
+from experiments.private_runs import Setting
 from experiments.result import Result
 from experiments.scale import Scale
 from experiments.workbook import Workbook
@@ -16,7 +16,7 @@ CAPTION = (
     "Objective and accuracy of released models while all agents together make n·T_i updates, from zero "
     "models. Left: every point's gradient clipped, normal noise within the budget, tail averages. Right: a "
     "tenth of the printed Laplace noise and no clipping, which comes near the published pattern and protects "
-    "nobody. Published objectives are drawn in the unit in which figure 1 agrees with ours."
+    "nobody. Circles: published accuracies, as they would be on clean labels."
 )
 SETTING = Setting(NAME, "constant")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from experiments import private_curves, published
-from experiments.private_curves import Setting
+from experiments.private_runs import Setting
 from experiments.result import Result
 from experiments.scale import Scale
 from experiments.workbook import Workbook
@@ -14,10 +14,10 @@ NAME = "fig2b"
 TITLE = "Figure 2 (b): private coordinate descent from a private start"
 CAPTION = (
     "Objective and accuracy of released models while all agents together make n·T_i updates, from released "
-    "local models, which have a tenth of the budget. Left: every point's gradient clipped, normal noise "
+    "local models, which have ε = .05 of the budget. Left: every point's gradient clipped, normal noise "
     "within the budget, tail averages. Right: a tenth of the printed Laplace noise and no clipping, which "
-    "comes near the published pattern and protects nobody. Published objectives are drawn in the unit in "
-    "which figure 1 agrees with ours."
+    "comes near the published pattern and protects nobody. Circles: published accuracies, as they would be "
+    "on clean labels."
 )
 SETTING = Setting(NAME, "private")
 

@@ -46,12 +46,61 @@ def _fig1(result: Result) -> Headlines:
             yield Headline(f"ADMM with ρ = {best.more['rho']:g}, {graph} graph: iterations", best)
 
 
+def _fig1_paper(result: Result) -> Headlines:
+    for row in result.rows:
+        if row.value and row.more.get("iterations") == 1500:
+            words = "CD" if row.what == "collaborative" else "ADMM with ρ = 1"
+            yield Headline(f"{words}, {row.metric} after 1500 iterations", row)
+
+
 def _private_curves(result: Result) -> Headlines:
     private = {"what": "private", "model": "released", "metric": "accuracy"}
-    for variant, words in (("honest", "private CD"), ("published", "a tenth of the noise, not private")):
-        best = _largest(result.where(variant=variant, **private))
-        yield Headline(f"{words}, T/n = {best.more['updates']}, p = 100, ε = {best.epsilon:g}", best)
+    kinds = {
+        "Laplace noise as printed, nothing clipped": "private CD as printed, not private",
+        "a tenth of the printed noise": "a tenth of the noise, not private",
+        "gaussian": "private CD, normal noise and a clip",
+    }
+    for mechanism, words in kinds.items():
+        found = result.where(mechanism=mechanism, **private)
+        if found:
+            best = _largest(found)
+            yield Headline(f"{words}, T/n = {best.more['updates']}, p = 100, ε = {best.epsilon:g}", best)
     yield from _each(result, "low-pass, own models, p = 100, ε = {epsilon:g}", what="low_pass")
+
+
+def _fig2c_paper(result: Result) -> Headlines:
+    kinds = {
+        ("printed", "last"): "private CD as printed, tuned, not private",
+        ("zeros", "tail"): "private CD, normal noise and a clip, tuned",
+    }
+    for (noise, shown), words in kinds.items():
+        for row in result.where(noise=noise, shown=shown, epsilon=1.05):
+            if row.dimension in (10, 25, 100) and "samples" not in row.more:
+                yield Headline(f"{words}, p = {row.dimension}, ε = 1.05", row)
+
+
+def _larger_box(result: Result) -> Headlines:
+    nearest = result.settings["nearest"]
+    wanted = {"factor": nearest, "figure": "2c", "dimension": 100}
+    words = f"points of [−{nearest:g}, {nearest:g}]^p"
+    yield from _each(result, f"CD, printed μ, {words}, p = 100", what="collaborative", **wanted)
+    yield from _each(
+        result,
+        f"private CD as printed, not private, {words}, p = 100, ε = {{epsilon:g}}",
+        what="private",
+        **wanted,
+    )
+
+
+def _table1_paper(result: Result) -> Headlines:
+    for row in result.rows:
+        if row.more["shown"] == "tail" or row.value:
+            words = "as printed" if row.value else "public steps, clip in L1, averages"
+            yield Headline(f"private CD, {words}, ε = {row.epsilon:g}: RMSE", row)
+
+
+def _text(result: Result) -> Headlines:
+    yield from _each(result, "CD, share left after 10 updates each, {agents} agents", metric="share_left")
 
 
 def _fig2c(result: Result) -> Headlines:
@@ -79,6 +128,13 @@ def _fig3(result: Result) -> Headlines:
 
 def _fig4(result: Result) -> Headlines:
     for dimension in (2, 100):
+        yield from _each(
+            result,
+            "noise on features, not private, p = {dimension}, ε = {epsilon:g}",
+            what="noisy_features",
+            dimension=dimension,
+            epsilon=1.0,
+        )
         yield from _each(
             result,
             "local privacy, p = {dimension}, ε = {epsilon:g}",
@@ -134,15 +190,27 @@ def _scaling(result: Result) -> Headlines:
     )
 
 
+def _prior(result: Result) -> Headlines:
+    learned = {"what": "learned_prior", "metric": "share"}
+    for row in result.where(**learned, epsilon=1.0):
+        yield Headline(f"learned prior, {row.more['data']}, ε = 1: share of a mixed model's gain", row)
+
+
 _PICKS: dict[str, Callable[[Result], Headlines]] = {
     "fig1": _fig1,
+    "fig1_paper": _fig1_paper,
     "fig2a": _private_curves,
     "fig2b": _private_curves,
     "fig2c": _fig2c,
+    "fig2c_paper": _fig2c_paper,
+    "larger_box": _larger_box,
     "fig3": _fig3,
     "fig4": _fig4,
     "table1": _table1,
+    "table1_paper": _table1_paper,
+    "text": _text,
     "prop1": _prop1,
     "thm2": _thm2,
     "scaling": _scaling,
+    "prior": _prior,
 }

@@ -11,11 +11,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.method.descent import descent_update
 from flockwise.objective import LocalObjective, Problem
 from flockwise.privacy.accounting import calibrate
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.mechanisms import Laplace
+from flockwise.protocol.descent import descent_update
 
 Models = NDArray[np.float64]
 NOT_PRIVATE = {"guarantee": "not differentially private"}
@@ -48,10 +48,10 @@ def noisy_descent(
     seed: int,
     watch: Callable[[int, Models], None] = lambda tick, models: None,
 ) -> Models:
-    """n·T_i ticks, each of a random agent, which makes T_i updates and is silent from then on.
+    """T_i updates of every agent, each of a random one of those that are not done.
 
-    noise_scales: one row per agent, one column per update. watch: called with the ticks done and the
-    models, at the start and after each tick.
+    noise_scales: one row per agent, one column per update. watch: called with the updates done by all and
+    the models, at the start and after each update.
     """
     random = np.random.default_rng(seed)
     graph, (n_agents, n_updates) = problem.neighbors, noise_scales.shape
@@ -59,13 +59,13 @@ def noisy_descent(
     locals_ = [LocalObjective.of_agent(problem, agent) for agent in range(n_agents)]
     models, done = start.copy(), np.zeros(n_agents, int)
     watch(0, models)
-    for tick, agent in enumerate(random.integers(n_agents, size=n_agents * n_updates)):
-        if done[agent] < n_updates:
-            noise = random.laplace(0, noise_scales[agent, done[agent]], models.shape[1])
-            gradient = locals_[agent].gradient(models[agent]) + noise
-            pull, step_size = float(problem.pulls[agent]), float(problem.step_sizes[agent])
-            mean = shares[agent] @ models
-            models[agent] = descent_update(models[agent], mean, gradient, step_size, pull)
-            done[agent] += 1
-        watch(tick + 1, models)
+    for update in range(n_agents * n_updates):
+        agent = random.choice(np.flatnonzero(done < n_updates))
+        noise = random.laplace(0, noise_scales[agent, done[agent]], models.shape[1])
+        gradient = locals_[agent].gradient(models[agent]) + noise
+        pull, step_size = float(problem.pulls[agent]), float(problem.step_sizes[agent])
+        mean = shares[agent] @ models
+        models[agent] = descent_update(models[agent], mean, gradient, step_size, pull)
+        done[agent] += 1
+        watch(update + 1, models)
     return models

@@ -19,7 +19,7 @@ from flockwise.report.theme import Picture, inline_svg
 COMMON = frozenset(
     (
         *("what", "agents", "dimension", "variant", "model", "epsilon", "delta"),
-        *("metric", "paper", "ours", "sd", "runs", "verdict", "guarantee", "reached", "x"),
+        *("metric", "paper", "ours", "sd", "runs", "verdict", "guarantee", "reached", "x", "noisy", "value"),
     )
 )
 SIZES = ("agents", "dimension")
@@ -49,6 +49,19 @@ class ExperimentSection:
     @property
     def others(self) -> list[dict[str, str]]:
         return [self._shown(row) for row in self.document["rows"] if row["verdict"] not in VERDICTS]
+
+    @property
+    def tally(self) -> str:
+        """How many published values hold, are beaten, and are missed."""
+        found = [row["verdict"] for row in self.compared]
+        if not found:
+            return "There is no published value to compare with."
+        counts = ", ".join(
+            f"{found.count(word)} {word}" for word in ("holds", "better", "worse") if word in found
+        )
+        return f"{len(found)} published values: {counts}.".replace(" holds", " hold").replace(
+            "1 hold", "1 holds"
+        )
 
     @property
     def setting(self) -> str:
@@ -102,16 +115,18 @@ class Reproduction:
                 held=list(self._claims("paper", True)),
                 failed=list(self._claims("paper", False)),
                 causes=list(self._claims("cause", True)),
+                no_causes=list(self._claims("cause", False)),
                 better=list(self._claims("ours", True)),
                 missed=list(self._claims("ours", False)),
             )
         )
 
-    def _claims(self, about: str, holds: bool) -> Iterator[tuple[str, str]]:
+    def _claims(self, about: str, holds: bool) -> Iterator[tuple[str, str, bool]]:
+        """Section, words, and whether they rest on a quick run."""
         for section in self.sections:
             for claim in section.document["claims"]:
                 if claim["about"] == about and claim["holds"] == holds:
-                    yield section.name, claim["words"]
+                    yield section.name, claim["words"], bool(section.document["quick"])
 
 
 def is_private(row: Mapping[str, Any]) -> bool:

@@ -72,7 +72,7 @@ def measure(dimension: int, seed: int, clocks: int, time: float, engine: str) ->
             seed=clock,
             time=time,
             record_every=RECORD_EVERY,
-            threads=1,
+            threads=1 if engine == "cpu" else None,
         )
         for clock in range(clocks)
     ]
@@ -173,8 +173,8 @@ def story(result: Result) -> str:
     for dimension in sorted({row.dimension for row in result.rows}):
         rates = {row.what: row.ours for row in result.where(dimension=dimension, metric="rate")}
         parts.append(
-            f"at p = {dimension} the measured rate is {rates['measured'] / rates['proven']:.0f} times the "
+            f"At p = {dimension} the measured rate is {rates['measured'] / rates['proven']:.0f} times the "
             f"proven one, and {rates['measured'] / rates['proven_as_printed']:.0f} times that with σ as "
-            "printed"
+            "printed."
         )
-    return f"Prop. 1 holds and is loose: {'; '.join(parts)}."
+    return f"Prop. 1 holds and is loose. {' '.join(parts)}"

@@ -282,8 +282,8 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
             "ours",
         ),
         Claim(
-            "Rotating the features changes the accuracy of own models by less than 2 points, and takes from "
-            "purely local models with an L1 penalty most of what they have over those with an L2 penalty",
+            "Rotated features change the accuracy of own models by less than 2 points, and take most of the "
+            "lead that an L1 penalty gives local models",
             _rotation_matters_to_sparse_models_alone(rows),
             "ours",
         ),
@@ -423,16 +423,16 @@ def story(result: Result) -> str:
     wrong = [row.more["gain"] for share in RANDOM_EDGES for row in _own(result.rows, edges=_edges(share))]
     largest = max((row for row in right if "bytes" in row.more), key=lambda row: row.agents)
     return (
-        f"At the same ε a larger network is more accurate: with {_listed(sizes)} agents own models reach "
-        f"{_listed([f'{top[n]:.3f}' for n in sizes])} at ε = 1.05 and "
-        f"{_listed([f'{low[n]:.3f}' for n in sizes])} at ε = 0.15, against {local:.3f} for purely local ones "
-        "(p = 100). With 10 or 30 % random edges the mean gain is never below "
+        f"At the same ε a larger network is more accurate. With {_listed(sizes)} agents own models reach "
+        f"{_listed([f'{top[n]:.3f}' for n in sizes])} at ε = 1.05, and "
+        f"{_listed([f'{low[n]:.3f}' for n in sizes])} at ε = 0.15 (p = 100). Purely local ones have "
+        f"{local:.3f}. With 10 or 30 % random edges the mean gain is never below "
         f"{100 * min(wrong):+.1f} points. Purely local models with an L1 penalty have {drawn:.3f}, but "
-        f"{turned:.3f} on rotated features, with the penalty chosen on unrotated ones; own models differ by "
+        f"{turned:.3f} on rotated features, with the penalty chosen on unrotated ones. Own models differ by "
         f"at most {100 * _rotation(result.rows):.1f} points between the two, on other instances. Of the "
         "largest networks there are only one or two instances. The price is traffic: with "
         f"{largest.agents} agents each sends {largest.more['vectors']:,} vectors, "
-        f"{largest.more['bytes'] / 1e6:,.0f} MB, most of it to set up and to agree how far to smooth."
+        f"{largest.more['bytes'] / 1e6:,.0f} MB. Most of it serves to set up and to agree how far to smooth."
     )
 
 

@@ -137,26 +137,34 @@ def measure_allocations() -> dict[str, float]:
 def measure_task(seed: int, updates: int, engine: str) -> dict[str, Any]:
     """Gap and accuracy of what private coordinate descent released, for each way to spread the budget.
 
-    No gradient is clipped, since ‖x‖₂ ≤ √p, as the theorem supposes.
+    No gradient is clipped, since ‖x‖₂ ≤ √p, as the theorem supposes. Theorem 2 bounds the last iterate, which
+    is therefore what is shown; averages of the later half stand beside it.
     """
     drawn = instance(DIMENSION, seed, 400, TRADEOFF, "dense", True)
     value, best = CollaborativeObjective(drawn.problem).value, solve_optimum(drawn.problem).value
     late = late_heavy_by_own_clock(updates, UPDATE_CONTRACTION, exponent_for("gdp", DELTA))
     early = late_heavy_by_own_clock(updates, UPDATE_CONTRACTION, 1 / 3)[::-1]
     allocations: dict[str, Any] = {"published": early, "uniform": "uniform", "corrected": late}
-    gaps, accuracies, guarantee = {}, {}, ""
+    gaps, tails, accuracies, guarantee = {}, {}, {}, ""
+    threads = 1 if engine == "cpu" else None
     for name in ALLOCATIONS:
         privacy = PrivateUpdates(
-            Budget(EPSILON, DELTA), updates, math.sqrt(DIMENSION), allocation=allocations[name]
+            Budget(EPSILON, DELTA), updates, math.sqrt(DIMENSION), allocation=allocations[name], models="last"
         )
         method = CoordinateDescent(privacy=privacy)
-        run = simulate(drawn.problem, method, engine=engine, seed=seed, record_every=None, threads=1)
+        run = simulate(drawn.problem, method, engine=engine, seed=seed, record_every=None, threads=threads)
         gaps[name] = value(run.models) - best
         accuracies[name] = drawn.accuracy(run.models)
+        # The same run, shown in another way.
+        averages = replace(method, privacy=replace(privacy, models="tail"))
+        run = simulate(drawn.problem, averages, engine=engine, seed=seed, record_every=None, threads=threads)
+        tails[name] = value(run.models) - best
         assert run.guarantee is not None
         guarantee = run.guarantee.explain()
-    ratios = {name: gap / gaps["uniform"] for name, gap in gaps.items()}
-    return {"ratios": ratios, "accuracies": accuracies, "guarantee": guarantee}
+    ratios, tail_ratios = (
+        {name: gap / found["uniform"] for name, gap in found.items()} for found in (gaps, tails)
+    )
+    return {"ratios": ratios, "tails": tail_ratios, "accuracies": accuracies, "guarantee": guarantee}
 
 
 def _bound_rows(found: Mapping[str, Any]) -> list[Row]:
@@ -221,6 +229,14 @@ def _allocation_rows(spread: Mapping[str, float], task: Sequence[Mapping[str, An
                 **common,
                 **budget,
                 **summary([values["ratios"][name] for values in task]),
+            ),
+            Row(
+                f"{name}_allocation",
+                metric="gap_over_uniform",
+                more={"where": "task, tail averages"},
+                **common,
+                **budget,
+                **summary([values["tails"][name] for values in task]),
             ),
             Row(
                 f"{name}_allocation",
@@ -315,11 +331,17 @@ def story(result: Result) -> str:
     task = {
         name: _value(rows, f"{name}_allocation", "gap_over_uniform", where="task") for name in ALLOCATIONS
     }
+    tails = {
+        name: _value(rows, f"{name}_allocation", "gap_over_uniform", where="task, tail averages")
+        for name in ALLOCATIONS
+    }
     return (
         f"The printed bound of Theorem 2 is exceeded {share:,.0f} times over at p = 100: it lacks the factor "
         "p and weighs the noise of each tick the wrong way round. Noise in the last third of a run costs "
-        f"{late / early:,.3g} times what it costs in the first. So the printed allocation, which spends "
-        f"early, ends {ring['published']:,.3g} times as far from the optimum as equal shares, the corrected "
-        f"one at {ring['corrected']:.2f} of them; private coordinate descent on the paper's task has "
-        f"{task['published']:.2f} and {task['corrected']:.2f}."
+        f"{late / early:,.3g} times as much as in the first. The allocation of Prop. 2 spends early. In a "
+        f"ring of {RING_AGENTS} agents it ends {ring['published']:,.3g} times as far from the optimum as "
+        f"equal shares, the corrected one at {ring['corrected']:.2f} of them. On the paper's task, on the "
+        f"dense graph, the last models of private descent have {task['published']:.2f} and "
+        f"{task['corrected']:.2f}. The bound is about these; averages of the later half have "
+        f"{tails['published']:.2f} and {tails['corrected']:.2f}."
     )

@@ -37,7 +37,9 @@ def instance(dimension, seed):
 def outcome(request):
     """Local and collaborative runs on fresh instances, μ chosen on others."""
     dimension = request.param
-    choice = choose_tradeoff([instance(dimension, seed) for seed in VALIDATION_SEEDS], GRID)
+    choice = choose_tradeoff(
+        [instance(dimension, seed) for seed in VALIDATION_SEEDS], GRID, judged_by="metric"
+    )
     runs = []
     for seed in FRESH_SEEDS:
         problem, test = instance(dimension, seed)

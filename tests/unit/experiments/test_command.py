@@ -45,7 +45,10 @@ class Tiny(ModuleType):
             self.NAME,
             seeds,
             [
-                Row("local", variant="baseline", paper=0.71, **common, **summary(values)),
+                # .71 on clean labels, and so .689 on noisy ones.
+                Row(
+                    "local", variant="baseline", paper=0.69, value="fig9: local", **common, **summary(values)
+                ),
                 Row(
                     "private",
                     variant="published",
@@ -77,6 +80,7 @@ class Broken(Tiny):
 @pytest.fixture
 def known(monkeypatch):
     monkeypatch.setattr(experiments, "NAMES", ("fig8", "fig9"))
+    monkeypatch.setattr(experiments, "BEYOND", ())
     for name in experiments.NAMES:
         monkeypatch.setitem(sys.modules, f"experiments.{name}", Tiny(name))
 
@@ -138,7 +142,7 @@ def test_the_story_is_told_from_full_runs(tmp_path):
     assert "## What did not hold\n\n- It is large" in text
     assert "Local models reach 0.710." in text
     assert "Of 4 claims of the paper that were checked, 2 hold and 2 do not." in text
-    assert "| without privacy | 2 | 2 | 0 | 0 |" in text
+    assert "| without privacy | 2 | 2 | 0 | 0 | 0 |" in text
     assert re.search(r"\| fig9 \| 3 \| \d+\.\d \|", text)
 
 
@@ -152,6 +156,22 @@ def test_the_story_can_be_told_again_from_the_numbers_beside_it(tmp_path):
     assert tell(documents) == story.read_text()
     documents[1]["rows"][0]["ours"] = 0.6
     assert "Local models reach 0.600." in tell(documents)
+
+
+@pytest.mark.usefixtures("known")
+def test_numbers_that_are_kept_stand_for_a_run_and_the_report_leaves_out_what_it_cannot_draw(tmp_path):
+    story = tmp_path / "reproduction.md"
+    run("all", "--out", tmp_path / "out", "--docs", story)
+    text = story.read_text()
+    (tmp_path / "again").mkdir()
+    (tmp_path / "reproduction" / "fig9.json").rename(tmp_path / "again" / "fig9.json")
+    done = run("fig8", "--out", tmp_path / "again", "--docs", story)
+    assert done.exit_code == 0, done.output
+    told = story.read_text()
+    assert told.split("## What it takes")[0] == text.split("## What it takes")[0]
+    page = (tmp_path / "again" / "report.html").read_text()
+    assert '<section id="fig8">' in page
+    assert '<section id="fig9">' not in page
 
 
 @pytest.mark.usefixtures("known")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from experiments.expected_gap import expected_gaps, optimum, ring_problem
 
-from flockwise.method.descent import descent_update
 from flockwise.objective import CollaborativeObjective, LocalObjective
+from flockwise.protocol.descent import descent_update
 from flockwise.solve import solve_optimum
 
 TICKS = 12

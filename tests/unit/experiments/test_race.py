@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from experiments import published
-from experiments.race import arrival_at, draw_instance
+from experiments.race import DIMENSION, arrival_at
+from experiments.synthetic import PAPER_GRAPH, instance
 
 
 def test_who_falls_back_has_not_arrived():
@@ -21,5 +22,5 @@ def test_the_medium_graph_has_as_many_neighbors_as_the_papers_curves_imply():
     # .865 after 12 000 vectors lies between 500 (.855) and 1000 iterations (.868).
     share = (by_vectors[12_000] - by_iterations[500]) / (by_iterations[1000] - by_iterations[500])
     implied = 12_000 / (500 + 500 * share)
-    problem = draw_instance("medium", 1_000_000, 1, 1.0).problem
+    problem = instance(DIMENSION, 1_000_000, 1, 1.0, PAPER_GRAPH).problem
     assert problem.neighbors.neighbor_counts.mean() == pytest.approx(implied, abs=1.0)

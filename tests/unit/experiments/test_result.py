@@ -56,7 +56,7 @@ def test_a_summary_has_a_spread_from_two_values_on():
 
 def test_a_row_has_exactly_the_keys_of_the_format():
     document = row(paper=0.7, more={"rho": 0.15}).document()
-    keys = "what agents dimension variant model epsilon delta metric paper ours sd runs verdict rho"
+    keys = "what agents dimension variant model epsilon delta metric paper ours sd runs verdict noisy rho"
     assert " ".join(document) == keys
 
 

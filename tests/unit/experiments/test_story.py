@@ -9,11 +9,11 @@ import experiments
 import pytest
 from experiments.headlines import headlines
 from experiments.result import Result, Row
-from experiments.story import numbers_of, numbers_text, tell
+from experiments.story import in_words, kind_of, numbers_of, numbers_text, tell
 
 DOCS = Path(__file__).parents[3] / "docs"
 FILES = [DOCS / "reproduction" / f"{name}.json" for name in experiments.NAMES]
-SMALL = 300_000  # bytes
+SMALL = 400_000  # bytes, for 16 experiments
 
 
 def documents():
@@ -35,6 +35,25 @@ def test_every_experiment_has_numbers_to_show(document):
     assert headlines(result)
     full = result.document() | {key: document[key] for key in ("quick", "seconds", "version")}
     assert numbers_of(full) == document
+
+
+def test_what_is_counted_as_noise_as_printed_has_printed_noise():
+    rows = [row for document in documents() for row in document["rows"] if row.get("value")]
+    kinds = {row["value"]: kind_of(row) for row in rows}
+    assert kinds["2a: accuracy, start"] == "zero models, before any noise"
+    assert kinds["2b: accuracy, start"] == "a private start, released in our way"
+    assert kinds["4: ε = 1, p = 2"] == "Figure 4, by a formula of ours"
+    assert kinds["2a: accuracy, T/n = 1"] == kinds["Table 1: ε = 1"] == "noise as printed"
+    assert kinds["2c: local, p = 2"] == kinds["4: no privacy, p = 2"] == "without privacy"
+
+
+def test_ours_is_higher_or_lower_and_not_better():
+    assert [in_words(word, "accuracy") for word in ("better", "worse", "holds")] == [
+        "higher",
+        "lower",
+        "holds",
+    ]
+    assert [in_words(word, "rmse") for word in ("better", "worse", "")] == ["lower", "higher", ""]
 
 
 def row(**changes):

@@ -1,7 +1,7 @@
 """Makes rooms.csv and profiles.csv: how warm 16 rooms get, and which floor and side they are on.
 
 Each room answers to the weather and to its heating in its own way; rooms on one side of the house
-share the sun, rooms on one floor the heating. Some have been measured for days, some for hours.
+share the sun, rooms on one floor the heating. Each has been measured a few times only.
 
     python examples/make_rooms.py
 """
@@ -25,7 +25,7 @@ def main() -> None:
             room = f"{floor}-{side}"
             profiles.append((room, floor, side))
             own = np.array([0.5, SUN[side], 1.0 + 0.5 * floor, 0.4]) + generator.normal(0, 0.1, 4)
-            for _ in range(generator.integers(6, 40)):
+            for _ in range(generator.integers(4, 16)):
                 weather = generator.normal(size=4).round(2)
                 warmth = weather @ own + 0.2 * floor + generator.normal(0, 0.8)
                 samples.append((room, *weather.tolist(), round(float(warmth), 2)))

@@ -10,8 +10,8 @@ import numpy as np
 
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
-from flockwise.method.descent import descent_update
 from flockwise.objective import Objective, Problem, Quadratic
+from flockwise.protocol.descent import descent_update
 
 
 def even_problem(n_agents=4, dimension=3, *, samples=None, tradeoff=1.0, l2=0.1):

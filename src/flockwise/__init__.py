@@ -16,16 +16,24 @@ if TYPE_CHECKING:
         Population as Population,
         linear_classification as linear_classification,
         load_movielens as load_movielens,
+        open_population as open_population,
         population_from_frame as population_from_frame,
         read_population as read_population,
     )
     from flockwise.engine import (
+        Checkpoint as Checkpoint,
         Conditions as Conditions,
         ENGINES as ENGINES,
+        RayEngine as RayEngine,
         RunSettings as RunSettings,
         simulate as simulate,
     )
+    from flockwise.estimators import (
+        PersonalizedClassifier as PersonalizedClassifier,
+        PersonalizedRegressor as PersonalizedRegressor,
+    )
     from flockwise.errors import FlockwiseError as FlockwiseError
+    from flockwise.errors import FlockwiseWarning as FlockwiseWarning
     from flockwise.graph import (
         GRAPHS as GRAPHS,
         GraphSource as GraphSource,
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
         CoordinateDescent as CoordinateDescent,
         Global as Global,
         GossipADMM as GossipADMM,
+        LearnedPrior as LearnedPrior,
         Local as Local,
         LocalDP as LocalDP,
         LowPass as LowPass,
@@ -51,11 +60,12 @@ if TYPE_CHECKING:
         Propagation as Propagation,
         PublicModels as PublicModels,
         ReleaseOnce as ReleaseOnce,
+        TunedLocal as TunedLocal,
         WarmStart as WarmStart,
         descent_update as descent_update,
         step as step,
     )
-    from flockwise.net.testing import (
+    from flockwise.runtime.testing import (
         ManualTime as ManualTime,
         MemoryNetwork as MemoryNetwork,
         MemoryStore as MemoryStore,

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import types
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -79,6 +80,15 @@ def check_fields(record: Any, error: type[Exception]) -> None:
             raise error(f"{name} must be {allowed_words(annotation)}, got {name}={value!r}")
 
 
+def check_kind(value: Any, kind: type, name: str, error: type[Exception]) -> None:
+    """Refuse an argument that is not of its class, or the class itself where one of its objects belongs."""
+    if not isinstance(value, kind):
+        given = (
+            f"the class {value.__name__}: call it" if isinstance(value, type) else f"a {type(value).__name__}"
+        )
+        raise error(f"{name} must be of class {kind.__name__}, got {given}")
+
+
 def fits(value: Any, annotation: Any) -> bool:
     """Whether a value is within its limits; what has no limits written beside it fits."""
     origin = get_origin(annotation)
@@ -100,7 +110,12 @@ def fits(value: Any, annotation: Any) -> bool:
         return value is None
     if origin is tuple or annotation in (str, tuple):
         return isinstance(value, tuple if origin is tuple else annotation)
-    return True
+    if origin is Sequence:
+        (item,) = get_args(annotation)
+        return (
+            hasattr(value, "__len__") and not isinstance(value, str) and all(fits(one, item) for one in value)
+        )
+    return isinstance(value, annotation) if is_dataclass(annotation) else True  # type: ignore[arg-type]
 
 
 def allowed_words(annotation: Any) -> str:
@@ -114,6 +129,8 @@ def allowed_words(annotation: Any) -> str:
         return " or ".join(dict.fromkeys(allowed_words(option) for option in options))
     if origin is Literal:
         return " or ".join(repr(option) for option in get_args(annotation))
+    if origin is Sequence:
+        return f"a sequence of {allowed_words(get_args(annotation)[0])}"
     return {bool: "true or false", str: "text", int: "a whole number", float: "a number"}.get(
         annotation, getattr(annotation, "__name__", str(annotation))
     )

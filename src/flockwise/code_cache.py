@@ -232,7 +232,7 @@ def _announce() -> None:
 
 
 def _read(path: Path) -> bytes | None:
-    """What was written; None if it is not there or damaged."""
+    """The content of the file; None if it is missing or damaged."""
     try:
         content = path.read_bytes()
     except OSError:

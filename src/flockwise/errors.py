@@ -1,9 +1,13 @@
-"""Every exception that Flockwise raises on purpose.
+"""Every exception that Flockwise raises on purpose, and its warnings.
 
 Messages name the agent, the field and the value, and say what to do about it.
 """
 
 from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class FlockwiseError(Exception):
@@ -59,3 +63,15 @@ class MissingExtra(FlockwiseError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional part: pip install 'flockwise[{extra}]'")
+
+
+class FlockwiseWarning(UserWarning):
+    """Something that works, but perhaps not as it was meant; the message says what to do."""
+
+
+@contextmanager
+def without_advice() -> Iterator[None]:
+    """For runs that are tried and not kept: their warnings are not for the user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FlockwiseWarning)
+        yield

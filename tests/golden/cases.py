@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +15,14 @@ from flockwise.method import (
     CoordinateDescent,
     Global,
     GossipADMM,
+    LearnedPrior,
     Local,
     LocalDP,
     LowPass,
     ModelPropagation,
     PrivateUpdates,
     ReleaseOnce,
+    TunedLocal,
     WarmStart,
 )
 from flockwise.objective import CappedLogistic, Huber, Logistic, Objective, Problem, Quadratic, Softmax
@@ -29,6 +32,8 @@ from flockwise.release import ObjectivePerturbation, OutputPerturbation, PointMe
 SEEDS = (0, 7)
 LOSSES = (Logistic(), CappedLogistic(), Softmax(3), Quadratic(), Huber(0.7))
 BUDGET = Budget(2.0, 1e-5)
+# For ten agents that add up: noise for one of them is too much for all.
+ROOMY = Budget(20.0, 1e-3)
 BOUND = 1.5
 
 
@@ -37,7 +42,14 @@ class Case(NamedTuple):
 
     name: str
     engines: tuple[str, ...]
-    run: Callable[[str, int], Any]
+    problem: Problem
+    method: Any
+    options: dict[str, Any]
+
+    def run(self, engine: str, seed: int) -> Any:
+        return simulate(
+            self.problem, self.method, engine=engine, seed=seed, test=self.problem.population, **self.options
+        )
 
 
 def problem_for(
@@ -66,14 +78,12 @@ def problem_for(
 BOTH = ("reference", "cpu")
 
 
-def _run(problem: Problem, method: Any, **options: Any) -> Callable[[str, int], Any]:
-    return lambda engine, seed: simulate(
-        problem, method, engine=engine, seed=seed, test=problem.population, record_every=2.0, **options
-    )
+def _run(name: str, problem: Problem, method: Any, engines: tuple[str, ...] = BOTH, **options: Any) -> Case:
+    return Case(name, engines, problem, method, {"record_every": 2.0} | options)
 
 
-def _solved(problem: Problem, method: Any) -> Callable[[str, int], Any]:
-    return lambda engine, seed: simulate(problem, method, engine=engine, seed=seed, test=problem.population)
+def _solved(name: str, problem: Problem, method: Any, engines: tuple[str, ...] = BOTH) -> Case:
+    return Case(name, engines, problem, method, {})
 
 
 def _private(
@@ -85,38 +95,44 @@ def _private(
 def cases() -> Iterator[Case]:
     for loss in LOSSES:
         name = type(loss).__name__.lower()
-        yield Case(f"cd/{name}", BOTH, _run(problem_for(loss), CoordinateDescent(), updates=6))
+        yield _run(f"cd/{name}", problem_for(loss), CoordinateDescent(), updates=6)
         private = problem_for(loss, private=True)
         method = CoordinateDescent(privacy=_private("gaussian", "gdp"))
-        yield Case(f"private-cd/{name}", BOTH, _run(private, method))
+        yield _run(f"private-cd/{name}", private, method)
     logistic, private = problem_for(Logistic()), problem_for(Logistic(), private=True)
-    yield Case("cd/local-start", BOTH, _run(logistic, CoordinateDescent("local"), updates=6))
-    yield Case(
-        "cd/float32", BOTH, _run(problem_for(Logistic(), dtype=np.float32), CoordinateDescent(), updates=6)
-    )
+    yield _run("cd/local-start", logistic, CoordinateDescent("local"), updates=6)
+    yield _run("cd/float32", problem_for(Logistic(), dtype=np.float32), CoordinateDescent(), updates=6)
     weather = Conditions(delay=0.4, delay_kind="exponential", loss=0.2, offline_share=0.3, offline_length=2.0)
-    yield Case("cd/conditions", BOTH, _run(logistic, CoordinateDescent(), updates=6, conditions=weather))
-    yield Case("cd/ticks", BOTH, _run(logistic, CoordinateDescent(), ticks=37))
-    yield Case("propagation", BOTH, _run(logistic, ModelPropagation(), updates=6))
-    yield Case("admm", BOTH, _run(logistic, GossipADMM(penalty=0.3), updates=4))
+    yield _run("cd/conditions", logistic, CoordinateDescent(), updates=6, conditions=weather)
+    yield _run("cd/ticks", logistic, CoordinateDescent(), ticks=37)
+    yield _run("cd/clipped", logistic, CoordinateDescent(neighbors="clipped"), ("reference",), updates=6)
+    yield _run("propagation", logistic, ModelPropagation(), updates=6)
+    yield _run("admm", logistic, GossipADMM(penalty=0.3), updates=4)
     for mechanism, accountant in (("laplace", "pld"), ("laplace", "theorem1"), ("knorm", "basic")):
         method = CoordinateDescent(privacy=_private(mechanism, accountant))
-        yield Case(f"private-cd/{mechanism}-{accountant}", BOTH, _run(private, method))
+        yield _run(f"private-cd/{mechanism}-{accountant}", private, method)
     late = CoordinateDescent(privacy=_private("gaussian", "zcdp", costs=(1.0, 1.2, 1.5, 1.9, 2.5, 3.0)))
-    yield Case("private-cd/late", BOTH, _run(private, late))
-
-    def warm(engine: str, seed: int) -> Any:
-        start = WarmStart(OutputPerturbation(l2=0.5), cost=2.0)
-        return _run(private, CoordinateDescent(start, _private("gaussian", "gdp")))(engine, seed)
-
-    yield Case("private-cd/warm", BOTH, warm)
+    yield _run("private-cd/late", private, late)
+    # Twice the ε of one of six updates.
+    start = WarmStart(l2=0.5, share=2 / (2 + 6**0.5), tradeoff=None)
+    yield _run("private-cd/warm", private, CoordinateDescent(start, _private("gaussian", "gdp")))
+    clipped = CoordinateDescent(privacy=_private("gaussian", "gdp"), neighbors="clipped")
+    yield _run("private-cd/clipped", private, clipped, ("reference",))
     for statistic in (PointMean(), OutputPerturbation(l2=0.5), ObjectivePerturbation(l2=2.0)):
         method = ReleaseOnce(BUDGET, statistic)
-        yield Case(f"release-once/{statistic.name}", BOTH, _run(private, method, updates=6))
-    yield Case("lowpass/mean", ("cpu",), _solved(private, ReleaseOnce(BUDGET, smoother=LowPass())))
+        yield _run(f"release-once/{statistic.name}", private, method, updates=6)
+    yield _solved("lowpass/mean", private, ReleaseOnce(BUDGET, smoother=LowPass()))
     quadratic = problem_for(Quadratic(), private=True)
     wide = OutputPerturbation(width=1.0, l2=0.5)
-    yield Case("lowpass/output", ("cpu",), _solved(quadratic, ReleaseOnce(BUDGET, wide, LowPass())))
-    yield Case("local-dp", ("cpu",), _solved(private, LocalDP(BUDGET)))
-    yield Case("local", ("cpu",), _solved(logistic, Local()))
-    yield Case("global", ("cpu",), _solved(logistic, Global()))
+    yield _solved("lowpass/output", quadratic, ReleaseOnce(BUDGET, wide, LowPass()))
+    yield _solved("local-dp", private, LocalDP(BUDGET))
+    for spread in ("default", "number", "matrix"):
+        yield _solved(f"private-learned-prior/{spread}", private, LearnedPrior(ROOMY, spread=spread))
+    ranged = Problem(quadratic.population, None, replace(quadratic.objective, target_range=(-2.0, 2.0)))
+    yield _solved("private-learned-prior/quadratic", ranged, LearnedPrior(ROOMY, spread="number"))
+    for loss in (Logistic(), Quadratic()):
+        name = type(loss).__name__.lower()
+        yield _solved(f"learned-prior/{name}", problem_for(loss), LearnedPrior(), ("cpu",))
+    yield _solved("local", logistic, Local(), ("cpu",))
+    yield _solved("tuned-local", logistic, TunedLocal(), ("cpu",))
+    yield _solved("global", logistic, Global(), ("cpu",))

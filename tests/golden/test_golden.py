@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from flockwise.method import METHODS
 from tests.golden.cases import SEEDS, cases
 from tests.golden.freeze import FILE, differences, kept
 
@@ -18,6 +19,13 @@ def test_every_frozen_run_is_still_run():
         f"{name} {engine} {seed}" for name, case in CASES.items() for engine in case.engines for seed in SEEDS
     }
     assert names == FROZEN.keys()
+
+
+def test_every_registered_method_has_a_frozen_run_with_and_without_privacy():
+    frozen = {(case.method.name, case.method.privacy is not None) for case in CASES.values()}
+    wanted = {(one.name, False) for one in METHODS if not one.needs_privacy}
+    wanted |= {(one.name, True) for one in METHODS if one.privacy is not None}
+    assert wanted <= frozen
 
 
 @pytest.mark.parametrize("name", CASES)

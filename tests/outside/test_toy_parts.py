@@ -108,7 +108,10 @@ def test_a_configuration_names_them_and_the_guarantee_says_whose_word_it_is(
 def test_a_plan_tries_the_method(tmp_path):
     text = CONFIGURATION.format(method='name = "auto"', privacy="")
     (tmp_path / "toy.toml").write_text(text)
-    assert "toy" in flockwise("plan", "--problem", "toy.toml", cwd=tmp_path).split()
+    flockwise("plan", "--problem", "toy.toml", "--json", "plan.json", cwd=tmp_path)
+    (group,) = json.loads((tmp_path / "plan.json").read_text())["groups"]
+    tried = group["candidates"] + group["fell_behind"]
+    assert "toy_method" in {row["method"] for row in tried}
 
 
 def test_a_wrong_value_of_theirs_is_refused_like_one_of_ours(tmp_path):

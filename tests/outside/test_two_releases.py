@@ -13,7 +13,7 @@ from tests.parity.test_conformance import BUDGET, SEED, Forgetful, assert_same_e
 from tests.support import random_problem
 
 from flockwise.data import Samples
-from flockwise.engine import ENGINES, simulate
+from flockwise.engine import simulate
 from flockwise.errors import BudgetSpent, PrivacyError, SimulationError
 from flockwise.method import METHODS, Prepared
 from flockwise.method.base import label_of
@@ -134,7 +134,7 @@ def releases_of(kind) -> np.ndarray:
     return np.array([[decode(entry.payload)[1] for entry in ledger.entries] for ledger in kind.ledgers])
 
 
-@pytest.mark.parametrize("engine", ENGINES.names)
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
 def test_a_conversation_may_release_twice(registered, engine, talkers):
     """It never sees samples: its driver answers its requests, by a gate that charges each time."""
     run = simulate(talkers, registered(BUDGET), engine=engine, seed=SEED)
@@ -211,6 +211,16 @@ def test_a_conversation_whose_agents_have_no_gate_releases_nothing(registered, t
     without = Forgetful(BUDGET, replace(prepared, rule=rule))
     with pytest.raises(PrivacyError, match="asked for a release, and the agent has no gate"):
         simulate(talkers, without)
+
+
+@pytest.mark.parametrize("left_out", ["guarantee", "finish"])
+def test_releases_without_a_guarantee_or_own_models_are_refused_whatever_the_method_calls_its_budget(
+    registered, talkers, left_out
+):
+    prepared = registered(BUDGET).prepare(talkers, 0)
+    quiet = Forgetful(None, replace(prepared, **{left_out: None}))
+    with pytest.raises(PrivacyError, match=f"is private and prepared no {left_out}"):
+        simulate(talkers, quiet)
 
 
 def test_a_name_that_is_taken_is_refused(registered):

@@ -1,6 +1,6 @@
 """A package of somebody else: a loss, a mechanism, a statistic, a graph kernel and a method, each registered.
 
-Nothing here is imported from a private module, and nothing in Flockwise knows any of these names.
+It imports the public names and `flockwise.extend` alone, and nothing in Flockwise knows any of its names.
 """
 
 import math
@@ -10,18 +10,25 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 import flockwise as fw
-from flockwise.checks import Configured, Part, Positive
-from flockwise.method import Candidate
-from flockwise.method.rules import Edges, Outcome, Rounds
-from flockwise.objective.losses import has_two_classes
-from flockwise.privacy.gate import Rows
-from flockwise.privacy.mechanisms import Mechanism
-from flockwise.privacy.schedule import distinct_budgets
-from flockwise.protocol.conversation import Say
-from flockwise.randomness.noise import draw_fractions
-from flockwise.registry import declared_by
-from flockwise.release.finish import finish_own_block
-from flockwise.release.statistic import Misfit, release_once
+from flockwise.extend import (
+    Candidate,
+    Configured,
+    Edges,
+    Mechanism,
+    Misfit,
+    Outcome,
+    Part,
+    Positive,
+    Rounds,
+    Rows,
+    Say,
+    declared_by,
+    distinct_budgets,
+    draw_fractions,
+    finish_own_block,
+    has_two_classes,
+    release_once,
+)
 
 
 @fw.LOSSES.register

@@ -35,7 +35,9 @@ def assert_same_run(one, other, tolerance):
     limit=st.sampled_from([{"updates": 4}, {"ticks": 30}, {"time": 5.0}]),
     threads=st.sampled_from([1, 3]),
 )
-def test_cpu_equals_reference(n_agents, density, penalty, gradient_steps, seed, limit, threads):
+def test_gossip_admm_on_the_cpu_engine_equals_the_reference_engine(
+    n_agents, density, penalty, gradient_steps, seed, limit, threads
+):
     problem = random_problem(seed % 1000, n_agents=n_agents, density=density, max_samples=9, tradeoff=0.8)
     method = GossipADMM(penalty, gradient_steps, start="zeros")
     cpu = simulate(problem, method, seed=seed, engine="cpu", record_every=2.5, threads=threads, **limit)

@@ -353,7 +353,7 @@ def test_weights_of_silent_neighbors_go_to_the_others():
     assert one_hop({}) == pytest.approx([8.0])
 
 
-def test_strangers_are_refused():
+def test_relays_of_strangers_are_refused_and_agents_without_neighbors():
     public = Public(np.ones(2), 1.0, 1.0, None)
     agent = TalkingAgent(0, {1: 1.0}, collaborate(0, public, {1: 1.0}))
     agent.start()

@@ -39,7 +39,7 @@ def own_models(run):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("conditions", [Conditions(), HARSH], ids=["ideal", "harsh"])
-def test_cpu_equals_reference(kind, conditions):
+def test_private_descent_on_the_cpu_engine_equals_the_reference_engine(kind, conditions):
     problem = private_problem(5, n_agents=16)
     method = private_method(16, **KINDS[kind])
     runs = [

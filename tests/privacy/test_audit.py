@@ -1,4 +1,4 @@
-"""The audit, honest and with bugs: it passes the package as it is and fails each of eight classical mistakes.
+"""The audit, honest and with bugs: it passes the package as it is and fails each of twelve usual mistakes.
 
 Simulated noise has fixed seeds. Secure noise is fresh every time: an honest audit fails with a probability
 of at most .1 % (it is the confidence of all its rows together), and far less in practice, since the bounds
@@ -22,6 +22,8 @@ from typer.testing import CliRunner
 import flockwise.engine.cpu.descent
 import flockwise.privacy.gate
 import flockwise.privacy.plan
+import flockwise.release.moments
+import flockwise.release.spread
 from flockwise.audit import audit_one, every_attack
 from flockwise.audit.gate import SAMPLES
 from flockwise.cli.audit import audit
@@ -29,7 +31,9 @@ from flockwise.data import Samples
 from flockwise.method import PrivateUpdates
 from flockwise.objective import Objective
 from flockwise.privacy.noise import SecureNoise, SimulatedNoise
+from flockwise.privacy.sums import SumPlan
 from flockwise.randomness.noise import standard_noise
+from flockwise.release.moments import BITS, TargetScale
 
 pytestmark = pytest.mark.privacy
 
@@ -69,10 +73,13 @@ def test_the_honest_audit_never_measures_more_than_is_claimed(tmp_path):
     once = {row["mechanism"]: row for row in rows if row["updates"] == 1}
     for name in ("laplace", "gaussian", "descent, laplace", "descent, gaussian"):
         assert once[name]["lower_bound"] >= 0.7 * once[name]["claimed_epsilon"], once[name]
+    assert (
+        once["sums, second moments"]["lower_bound"] >= 0.5 * once["sums, second moments"]["claimed_epsilon"]
+    )
     assert once["secure laplace"]["lower_bound"] > 0.5, "expected .81, standard deviation .035"
     for norm in ("l1", "l2"):
         assert once[f"support of integer noise, {norm}"]["lower_bound"] < 0.2, "every integer is possible"
-    assert {row["updates"] for row in rows} == {1, 10}
+    assert {row["updates"] for row in rows} == {1, 2, 10}
 
 
 def test_a_leak_ends_the_command_with_code_1(tmp_path, monkeypatch):
@@ -231,6 +238,68 @@ def test_centering_by_the_own_mean_is_caught(updates):
     attack = attack_on("descent, gaussian", updates)
     first, second = map(centered, attack.pair)
     assert_caught(dataclasses.replace(attack, pair=(first, second)))
+
+
+# Sums over all agents, as a coalition of others sees them.
+
+
+def test_shares_of_noise_for_all_agents_instead_of_the_honest_ones_are_caught(monkeypatch):
+    honest = SumPlan.share_stds
+
+    def for_all(self, number, size):
+        return honest(self, number, size) * np.sqrt(self.crowd.honest / self.crowd.n_agents)
+
+    monkeypatch.setattr(SumPlan, "share_stds", for_all)
+    assert_caught(attack_on("sums, second moments"))
+
+
+def test_second_moments_that_nothing_normalizes_are_caught(monkeypatch):
+    """v = (x, y/√2) as it is: longer than 1, although ‖x‖ ≤ 1 and |y| ≤ 1."""
+
+    def as_they_are(features, targets, weights):
+        rows = np.column_stack([features, np.sqrt(0.5) * targets])
+        return np.trunc(rows * np.sqrt(weights)[:, None] * 2.0**BITS)
+
+    monkeypatch.setattr(flockwise.release.moments, "_integer_rows", as_they_are)
+    assert_caught(attack_on("sums, second moments"), share=1.0)
+
+
+@pytest.mark.parametrize("spread", ["number", "matrix"])
+def test_differences_that_nothing_clips_are_caught(monkeypatch, spread):
+    monkeypatch.setattr(flockwise.release.spread, "clip_rows", lambda rows, bound, norm: rows)
+    assert_caught(attack_on(f"sums, and a {spread}", 2))
+
+
+@pytest.mark.parametrize(
+    ("limit", "attack"),
+    [("sample_clip", "sums, and a number"), ("mean_clip", "sums, and a matrix, far means")],
+)
+def test_samples_or_means_that_are_clipped_too_late_are_caught(monkeypatch, limit, attack):
+    """With the weights of the limits that are stated."""
+    spread = flockwise.release.spread
+    honest, weights = getattr(spread, limit), spread.pair_weights
+
+    def stated(*sizes):
+        with monkeypatch.context() as patch:
+            patch.setattr(spread, limit, honest)
+            return weights(*sizes)
+
+    monkeypatch.setattr(spread, "pair_weights", stated)
+    monkeypatch.setattr(spread, limit, lambda *sizes: 10 * honest(*sizes))
+    assert_caught(attack_on(attack, 2))
+
+
+def test_targets_that_nothing_bounds_are_caught(monkeypatch):
+    monkeypatch.setattr(
+        TargetScale, "__call__", lambda self, targets: (targets.astype(float) - self.center) / self.half
+    )
+    assert_caught(attack_on("sums, second moments"))
+
+
+@pytest.mark.parametrize("spread", ["number", "matrix"])
+def test_two_sums_that_spend_the_whole_budget_each_are_caught(monkeypatch, spread):
+    with_plans_by(each_alone, monkeypatch)
+    assert_caught(attack_on(f"sums, and a {spread}", 2), share=1.0)
 
 
 # Floating-point noise in a real agent: some outputs are impossible on one of the data sets.

@@ -120,7 +120,7 @@ def test_an_agent_holds_its_neighborhood_and_nothing_else():
     problem = random_problem(1, n_agents=9)
     for i, agent in enumerate(make_agents(problem, np.random.default_rng(1))):
         assert set(vars(agent)) == {
-            "name", "model", "updates", "neighbors", "next_tick", "_local", "_clock", "_releases",
+            "name", "model", "updates", "neighbors", "next_tick", "_local", "_clock", "_releases", "_mean_of",
         }  # fmt: skip
         assert agent._releases is None
         assert set(vars(agent._local)) == {"objective", "step_size", "pull"}

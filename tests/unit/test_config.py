@@ -23,6 +23,7 @@ from flockwise.method import (
     LowPass,
     ModelPropagation,
     ReleaseOnce,
+    WarmStart,
 )
 from flockwise.objective import CappedLogistic, Huber, Logistic, Quadratic, Softmax
 from flockwise.privacy.budget import Budget
@@ -53,9 +54,10 @@ def refusal(tmp_path, **sections):
     return str(caught.value)
 
 
+SOURCES = '"synthetic", "movielens", a .csv or .parquet file, or "FOLDER/"'
 SYNTHETIC_KEYS = (
     "source, agents, dimension, min_samples, max_samples, test_samples, label_noise, noisy_test, features, "
-    "informative, rotated, dtype"
+    "informative, rotated, profile_noise, dtype"
 )
 
 
@@ -71,15 +73,15 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"data": None},
-            '[data]: missing; write it with source = "synthetic", "movielens", or a .csv or .parquet file',
+            f"[data]: missing; write it with source = {SOURCES}",
         ),
         (
             {"data": {"source": "samples.xls"}},
-            'data.source: got "samples.xls"; allowed: "synthetic", "movielens", or a .csv or .parquet file',
+            f'data.source: got "samples.xls"; allowed: {SOURCES}',
         ),
         (
             {"data": {"agents": 3}},
-            'data.source: missing; allowed: "synthetic", "movielens", or a .csv or .parquet file',
+            f"data.source: missing; allowed: {SOURCES}",
         ),
         (
             {"data": {"source": "synthetic", "agnets": 3}},
@@ -127,10 +129,6 @@ SYNTHETIC_KEYS = (
             'graph.from: got "ratings"; there are ratings for data.source = "movielens" only',
         ),
         (
-            {"graph": {"kind": "knn", "from": "profiles"}},
-            'graph.from: got "profiles"; agents of data.source = "synthetic" have none',
-        ),
-        (
             {"graph": {"kind": "knn", "from": "targets", "columns": ["age"]}},
             'graph.columns: only for from = "profiles" with a file; leave it out',
         ),
@@ -146,7 +144,7 @@ SYNTHETIC_KEYS = (
         ({"objective": {"tradeoff": 0}}, 'objective.tradeoff: got 0; allowed: a number above 0, or "auto"'),
         (
             {"objective": {"tradeoff": float("inf")}},
-            'objective.tradeoff: got Infinity; allowed: a number above 0, or "auto"',
+            'objective.tradeoff: got Infinity; allowed: a finite number above 0, or "auto"',
         ),
         (
             {"objective": {"tradeoff": 1.0, "feature_bound": 2.0}},
@@ -179,7 +177,7 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"method": {"name": "cd", "updates": 3, "start": "random"}},
-            'method.start: got "random"; allowed: "zeros", "local"',
+            'method.start: got "random"; allowed: "zeros", "local", "propagated"',
         ),
         (
             {"privacy": None},
@@ -192,7 +190,10 @@ SYNTHETIC_KEYS = (
             "a run without privacy has to say so itself",
         ),
         ({"privacy": {"kind": "some"}}, 'privacy.kind: got "some"; allowed: "none", "dp"'),
-        ({"engine": {"name": "gpu"}}, 'engine.name: got "gpu"; allowed: "reference", "cpu"'),
+        (
+            {"engine": {"name": "abacus"}},
+            'engine.name: got "abacus"; allowed: "reference", "cpu", "gpu", "ray"',
+        ),
         ({"engine": {"delay": 1e6}}, "engine.delay: got 1000000.0; allowed: a number from 0 to below 1e6"),
         (
             {"engine": {"offline_length": 1e-7}},
@@ -200,7 +201,7 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"method": {"name": "cd", "time": float("inf")}},
-            "method.time: got Infinity; allowed: a number from 1e-6 to 1e6",
+            "method.time: got Infinity; allowed: a finite number from 1e-6 to 1e6",
         ),
         (
             {"method": {"name": "cd", "updates": 3, "record_every": 1e-9}},
@@ -274,7 +275,14 @@ def test_read_names_the_file_in_every_line(tmp_path):
     assert all(line.startswith(f"{file}: ") for line in lines)
 
 
-@pytest.mark.parametrize(("text", "words"), [("[data", "not a TOML file"), (b"\xff\xfe", "not a TOML file")])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[data", "not a TOML file"),
+        (b"\xff\xfe", "not a TOML file"),
+        ("[data]\n[data]", r"\[data\] is there twice.*line 2.*put its keys below one"),
+    ],
+)
 def test_a_file_that_is_not_toml_is_refused(tmp_path, text, words):
     file = tmp_path / "run.toml"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -406,23 +414,24 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
     [
         (
             {"method": {"name": "propagation"}},
-            'method.name: got "propagation"; it has no private form: use "cd", "local_dp", '
-            '"release_once", "lowpass", or "local", which sends nothing',
+            'method.name: got "propagation"; it has no private form: use "cd", "learned_prior", "local_dp", '
+            '"release_once", "lowpass", or "local" or "tuned_local", which sends nothing',
         ),
         (
             {"method": {"name": "admm"}},
-            'method.name: got "admm"; it has no private form: use "cd", "local_dp", '
-            '"release_once", "lowpass", or "local", which sends nothing',
+            'method.name: got "admm"; it has no private form: use "cd", "learned_prior", "local_dp", '
+            '"release_once", "lowpass", or "local" or "tuned_local", which sends nothing',
         ),
         (
             {"method": {"name": "global", "updates": None}},
-            'method.name: got "global"; it has no private form: use "cd", "local_dp", '
-            '"release_once", "lowpass", or "local", which sends nothing',
+            'method.name: got "global"; it has no private form: use "cd", "learned_prior", "local_dp", '
+            '"release_once", "lowpass", or "local" or "tuned_local", which sends nothing',
         ),
         (
             {"method": {"start": "local"}},
             'method.start: got "local"; the first message of a private run would give it away without noise: '
-            'use "zeros", or wrap models that are public or were released as PublicModels(models)',
+            'use "zeros" or "propagated", or, in Python, wrap models that are public or were released as '
+            "PublicModels(models)",
         ),
         (
             {"method": {"tolerance": 0.01}},
@@ -614,6 +623,14 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
             'privacy.mechanism: only for method.name = "cd"; leave it out',
         ),
         (
+            {"privacy": {"epsilon": float("inf")}},
+            "privacy.epsilon: got Infinity; allowed: a finite number above 0",
+        ),
+        (
+            {"method": RELEASE_ONCE, "privacy": {"delta": 0.0}},
+            "privacy.delta: got 0.0; gaussian noise needs a delta above 0: leave delta out for its default",
+        ),
+        (
             {"method": RELEASE_ONCE, "privacy": {"accountant": "gdp"}},
             'privacy.accountant: only for method.name = "cd"; leave it out',
         ),
@@ -633,6 +650,7 @@ def test_a_private_run_refuses_in_one_line(tmp_path, sections, line):
 
 def test_privacy_has_keys_of_its_own(tmp_path):
     keys = "kind, epsilon, budgets, delta, clip_norm, mechanism, accountant, allocation, contraction"
+    keys += ", models"
     assert refusal(tmp_path, privacy={"kind": "none", "epsilon": 1.0}) == (
         "privacy.epsilon: unknown key; known here are kind"
     )
@@ -706,6 +724,56 @@ def test_a_contraction_that_starves_early_updates_is_refused():
     experiment = build(Config.parse(private(privacy={"allocation": "late", "contraction": 1e-12})))
     with pytest.raises(PrivacyError, match=r"^privacy\.contraction: got 1e-12; .*nearer to 1"):
         experiment.simulate()
+
+
+@pytest.mark.parametrize(
+    ("section", "start"),
+    [
+        ({}, WarmStart()),
+        ({"start_share": 0.2, "start_l2": 0.5}, WarmStart(l2=0.5, share=0.2)),
+    ],
+)
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_a_private_descent_may_start_from_what_was_released(section, start, mechanism):
+    config = private(
+        method={"name": "cd", "updates": 3, "start": "propagated"} | section, privacy={"mechanism": mechanism}
+    )
+    experiment = build(Config.parse(config | {"engine": {"name": "reference"}}))
+    assert isinstance(experiment.method, CoordinateDescent)
+    assert experiment.method.start == start
+    guarantee = experiment.simulate().guarantee
+    assert guarantee is not None
+    assert guarantee.epsilon == (1.0, 1.0)
+    assert f"{mechanism} noise on local models" in guarantee.explain()
+    assert "for the start, propagated" in guarantee.explain()
+
+
+def test_a_released_start_of_a_quadratic_loss_has_its_width():
+    method = {"name": "cd", "updates": 3, "start": "propagated", "start_width": 1.5}
+    sections = {"method": method, "objective": {"loss": "quadratic"}, "privacy": {"clip_norm": 1.0}}
+    experiment = build(Config.parse(private(**sections) | {"engine": {"name": "reference"}}))
+    assert isinstance(experiment.method, CoordinateDescent)
+    assert experiment.method.start == WarmStart(width=1.5)
+    guarantee = experiment.simulate().guarantee
+    assert guarantee is not None
+    assert guarantee.epsilon == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("sections", "line"),
+    [
+        (
+            {"method": {"name": "cd", "updates": 3, "start": "propagated", "start_share": 1.5}},
+            "method.start_share: got 1.5; allowed: a number between 0 and 1, both excluded",
+        ),
+        (
+            {"method": {"name": "cd", "updates": 3, "start_share": 0.2}},
+            'method.start_share: only for start = "propagated"; leave it out',
+        ),
+    ],
+)
+def test_settings_of_a_released_start_are_checked(tmp_path, sections, line):
+    assert refusal(tmp_path, **private(**sections)) == line
 
 
 @pytest.mark.parametrize(
@@ -837,9 +905,9 @@ def test_a_private_run_takes_nothing_from_the_length_of_samples():
 def test_auto_is_chosen_on_other_instances_than_the_private_one(monkeypatch):
     seen = []
 
-    def spy(trials, grid):
+    def spy(trials, grid, **options):
         seen.extend(problem.population for problem, _ in trials)
-        return choose_tradeoff(trials, [0.5, 2.0])
+        return choose_tradeoff(trials, [0.5, 2.0], **options)
 
     monkeypatch.setattr("flockwise.config.experiment.choose_tradeoff", spy)
     config = Config.parse(private(objective={"tradeoff": "auto"}, data={"test_samples": 0}))
@@ -982,10 +1050,21 @@ def test_penalties_are_chosen_on_the_samples_where_the_file_leaves_them_open(tra
     assert experiment.simulate().final.ticks > 0
 
 
-def test_a_guarantee_names_penalties_that_were_chosen_on_the_samples():
+def test_a_private_run_uses_the_default_penalties_where_the_file_leaves_them_open():
     privacy = {"kind": "dp", "epsilon": 1.0, "clip_norm": 1.0}
     objective = {"l2": "auto", "tradeoff": 2.0, "feature_bound": 3.0, "max_samples": 100}
     config = Config.parse(valid(graph={"kind": "complete"}, privacy=privacy, objective=objective))
-    guarantee = build(config).simulate().guarantee
+    experiment = build(config)
+    counts = experiment.problem.population.sample_counts
+    assert experiment.problem.l2_penalties.tolist() == (1 / np.maximum(counts, 1)).tolist()
+    guarantee = experiment.simulate().guarantee
     assert guarantee is not None
-    assert any("penalties l2" in words for words in guarantee.not_covered)
+    assert not any("l2" in words for words in guarantee.not_covered)
+
+
+def test_shards_and_address_are_keys_of_the_ray_engine_alone():
+    keys = {"shards": 2, "address": "10.0.0.1:6379"}
+    engine = Config.parse(valid(engine={"name": "ray"} | keys)).engine
+    assert (engine.shards, engine.address) == (2, "10.0.0.1:6379")
+    with pytest.raises(ConfigError, match=r"engine\.shards"):
+        Config.parse(valid(engine={"name": "cpu"} | keys))

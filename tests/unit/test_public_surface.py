@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import flockwise
+from flockwise import extend
 
 SOURCE = Path(flockwise.__file__).parent
 
@@ -18,11 +19,13 @@ SURFACE = {
     "Agent",
     "Budget",
     "CappedLogistic",
+    "Checkpoint",
     "CollaborativeObjective",
     "Conditions",
     "CoordinateDescent",
     "ENGINES",
     "FlockwiseError",
+    "FlockwiseWarning",
     "GRAPHS",
     "Gate",
     "Global",
@@ -31,6 +34,7 @@ SURFACE = {
     "Guarantee",
     "Huber",
     "LOSSES",
+    "LearnedPrior",
     "Ledger",
     "Local",
     "LocalDP",
@@ -46,6 +50,8 @@ SURFACE = {
     "Objective",
     "ObjectivePerturbation",
     "OutputPerturbation",
+    "PersonalizedClassifier",
+    "PersonalizedRegressor",
     "Plan",
     "PointMean",
     "Population",
@@ -55,6 +61,7 @@ SURFACE = {
     "Propagation",
     "PublicModels",
     "Quadratic",
+    "RayEngine",
     "Record",
     "ReleaseOnce",
     "RunSettings",
@@ -63,6 +70,7 @@ SURFACE = {
     "SimilarityGraph",
     "Softmax",
     "Trajectory",
+    "TunedLocal",
     "WarmStart",
     "__version__",
     "angular_graph",
@@ -75,6 +83,7 @@ SURFACE = {
     "knn_graph",
     "linear_classification",
     "load_movielens",
+    "open_population",
     "population_from_frame",
     "profile_graph",
     "random_graph",
@@ -87,10 +96,122 @@ SURFACE = {
     "utility_theory",
 }
 
+# Of flockwise.extend: what parts from other packages are made of.
+PIECES = {
+    "ACCOUNTANTS",
+    "ENGINES",
+    "GRAPHS",
+    "LOSSES",
+    "MECHANISMS",
+    "METHODS",
+    "PROTOCOLS",
+    "STATISTICS",
+    "Allowed",
+    "Bounded",
+    "Candidate",
+    "Choice",
+    "ClippedDescent",
+    "ConfigError",
+    "Configured",
+    "Contributions",
+    "Conversation",
+    "Count",
+    "CountFromZero",
+    "DataError",
+    "Deployment",
+    "Descent",
+    "DescentNoise",
+    "Edges",
+    "Engine",
+    "Gate",
+    "GraphError",
+    "GraphSource",
+    "Guarantee",
+    "IntegerLaw",
+    "Judge",
+    "Key",
+    "LocalAnchors",
+    "LocalData",
+    "Loss",
+    "Mechanism",
+    "Meetings",
+    "MemoryLedger",
+    "Method",
+    "Misfit",
+    "NetworkError",
+    "Norm",
+    "NotNegative",
+    "Origin",
+    "Outcome",
+    "Part",
+    "Plan",
+    "Positive",
+    "Prepared",
+    "PrivacyError",
+    "Probability",
+    "Public",
+    "PublicFacts",
+    "Registry",
+    "Relay",
+    "Release",
+    "ReleaseRequest",
+    "Released",
+    "Result",
+    "Rounds",
+    "Rows",
+    "Rule",
+    "Run",
+    "RunAtOnce",
+    "RunSettings",
+    "Sampler",
+    "Samples",
+    "Say",
+    "Schedule",
+    "SimulatedNoise",
+    "SimulationError",
+    "Solved",
+    "State",
+    "Statistic",
+    "Status",
+    "SumRequest",
+    "Sums",
+    "Talk",
+    "Traffic",
+    "check_fields",
+    "declared_by",
+    "distinct_budgets",
+    "draw_fractions",
+    "draw_laplaces",
+    "draw_normals",
+    "finish_along_directions",
+    "finish_around_models",
+    "finish_own_block",
+    "has_two_classes",
+    "padded",
+    "release_once",
+    "show_solved",
+}
+
 
 def test_the_surface_is_frozen():
     assert set(flockwise.__all__) == SURFACE
     assert all(hasattr(flockwise, name) for name in SURFACE)
+
+
+def test_what_parts_of_other_packages_are_made_of_is_frozen():
+    assert set(extend.__all__) == PIECES
+
+
+def test_a_name_means_the_same_to_users_and_to_makers_of_parts():
+    shared = SURFACE & PIECES
+    assert {"METHODS", "Prepared", "Plan"} <= shared
+    assert all(getattr(flockwise, name) is getattr(extend, name) for name in shared)
+
+
+def test_the_example_of_a_package_of_parts_imports_public_names_alone():
+    example = Path(__file__).parents[1] / "outside" / "toy_parts.py"
+    imports = [node for node in ast.walk(ast.parse(example.read_text())) if isinstance(node, ast.ImportFrom)]
+    assert {str(node.module) for node in imports if "flockwise" in str(node.module)} == {"flockwise.extend"}
 
 
 def test_every_public_name_says_what_it_is():
@@ -149,7 +270,7 @@ def test_every_class_and_function_that_an_error_message_recommends_is_public():
 
 def test_in_memory_parts_for_tests_of_other_programs_are_public():
     network, time, store = flockwise.MemoryNetwork(), flockwise.ManualTime(), flockwise.MemoryStore()
-    assert {type(part).__module__ for part in (network, time, store)} == {"flockwise.net.testing"}
+    assert {type(part).__module__ for part in (network, time, store)} == {"flockwise.runtime.testing"}
 
 
 def test_no_two_classes_of_the_package_share_a_name():

@@ -1,5 +1,5 @@
 """`python -m flockwise.cli`, for where the command itself is not installed."""
 
-from flockwise.cli.app import main
+from flockwise.cli import main
 
 main()

@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import flockwise
-from flockwise.cli.console import say, say_error
-from flockwise.errors import FlockwiseError
+from flockwise.cli.console import say
+from flockwise.cli.refusals import refusals
 
 # Each command is `flockwise.cli.NAME.NAME`. The words beside it are how its own help begins.
 COMMANDS = {
@@ -23,7 +23,7 @@ COMMANDS = {
     "ledger": "Look into the ledgers of real agents.",
     "network": "Make, run and watch a network of real agents.",
     "agent": "Run an agent of a real network on this machine.",
-    "bench": "Measure the engine and the network on this machine.",
+    "bench": "Measure the engine, the network and the estimators on this machine.",
 }
 
 
@@ -83,12 +83,5 @@ def _options(
 
 def main() -> None:
     """Run the command line. What Flockwise refuses ends it with a line and code 1, not with a traceback."""
-    try:
+    with refusals():
         app()
-    except FlockwiseError as error:
-        say_error(str(error))
-    except OSError as error:
-        say_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    else:
-        return
-    sys.exit(1)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from flockwise.errors import ConfigError
+from flockwise.progress import outermost, time_left
 
 RESULTS = Console()
 NOTES = Console(stderr=True, highlight=False)
 SECONDS_BETWEEN_LINES = 30
+# No table is wider.
+MOST_COLUMNS = 1000
 INTERRUPTED = 130  # what shells give a program that Ctrl-C ended
 SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
 STOPPING = b"\nStopping at the next barrier, then saving; press Ctrl-C again to stop at once.\n"
@@ -46,13 +49,30 @@ def print_table(
     title: str | None = None,
 ) -> None:
     """Print it. Columns of numbers are aligned to the right, those named in `words` to the left."""
+    print_whole(table_of(headings, rows, words=words, title=title))
+
+
+def print_whole(shown: RenderableType) -> None:
+    """As wide as it is: a terminal breaks its lines, where rich would cut columns."""
+    options = RESULTS.options.update(width=MOST_COLUMNS)
+    needed = Measurement.get(RESULTS, options, shown).maximum
+    Console(width=max(RESULTS.width, needed)).print(shown)
+
+
+def table_of(
+    headings: Iterable[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    words: Sequence[str] = (),
+    title: str | None = None,
+) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     for heading in headings:
         is_text = heading in words
         table.add_column(heading, justify="left" if is_text else "right", no_wrap=is_text)
     for row in rows:
         table.add_row(*row)
-    RESULTS.print(table)
+    return table
 
 
 def output_folder(path: Path) -> Path:
@@ -61,6 +81,19 @@ def output_folder(path: Path) -> Path:
         raise ConfigError(f"--out {path}: is a file; name a folder")
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+@contextmanager
+def folder_for_results(path: Path) -> Iterator[Path]:
+    """The folder of --out for work that may be refused: a new one then goes again, if nothing is in it."""
+    is_new = not path.exists()
+    try:
+        yield output_folder(path)
+    except BaseException:
+        if is_new:
+            with suppress(OSError):  # of a folder with files in it
+                path.rmdir()
+        raise
 
 
 @contextmanager
@@ -82,9 +115,9 @@ class Report(Protocol):
 def progress_bar(words: str, unit: str) -> Iterator[Report]:
     """A bar with the time left, without an end where the number of steps is unknown.
 
-    Without a terminal there is no bar, but a line now and then.
+    Without a terminal there is no bar, but a line now and then, with the time left.
     """
-    started, said = time.perf_counter(), -math.inf
+    started = said = time.perf_counter()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -92,7 +125,8 @@ def progress_bar(words: str, unit: str) -> Iterator[Report]:
         TextColumn("{task.fields[steps]}"),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
-    with Progress(*columns, console=NOTES, transient=True, disable=not NOTES.is_terminal) as bar:
+    bar = Progress(*columns, console=NOTES, transient=True, disable=not NOTES.is_terminal)
+    with outermost(), bar:
         task = bar.add_task(words, total=None, steps="")
 
         def report(done: int, total: int | None, detail: str = "") -> None:
@@ -104,7 +138,13 @@ def progress_bar(words: str, unit: str) -> Iterator[Report]:
             elif now - said >= SECONDS_BETWEEN_LINES:
                 said = now
                 count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-                say(f"{words}: {count} {unit}" + (f", {detail}" if detail else ""))
+                say(
+                    ", ".join(
+                        filter(
+                            None, (f"{words}: {count} {unit}", detail, time_left(done, total, now - started))
+                        )
+                    )
+                )
 
         yield report
     _done(words, started)

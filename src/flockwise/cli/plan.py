@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -14,11 +14,8 @@ from flockwise.files import write_json
 from flockwise.privacy import Budget, Plan, default_delta
 from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.privacy.accounting.gaussian import Remark
-from flockwise.privacy.mechanisms import accountants_of
+from flockwise.privacy.mechanisms import Norm, accountants_of, usual_mechanism
 
-# The usual mechanism of each norm, and the pure one, which needs no δ.
-USUAL: dict[str, str] = {"l1": "laplace", "l2": "gaussian"}
-PURE: dict[str, str] = {"l1": "laplace", "l2": "knorm"}
 CURVE_POINTS = 17
 
 
@@ -38,7 +35,7 @@ def plan(
     delta: Annotated[
         float | None, typer.Option(help="Total δ of an agent; by default min(1e-5, 1/samples²).")
     ] = None,
-    norm: Annotated[str, typer.Option(help="l1 (Laplace noise) or l2 (Gaussian noise).")] = "l2",
+    norm: Annotated[Any, typer.Option(help="l1 (Laplace noise) or l2 (Gaussian noise).")] = "l2",
     bound: Annotated[
         float, typer.Option(help="What each sample's gradient is clipped to, in that norm.")
     ] = 1.0,
@@ -52,7 +49,7 @@ def plan(
         return
     if epsilon is None or updates is None or samples is None or dimension is None:
         raise PrivacyError("give --epsilon, --updates, --samples and --dimension, or --problem CONFIG.toml")
-    if norm not in USUAL:
+    if norm not in get_args(Norm):
         raise PrivacyError(f"--norm must be l1 or l2, got {norm!r}")
     if not (math.isfinite(bound) and bound > 0):
         raise PrivacyError(f"--bound must be positive and finite, got {bound!r}")
@@ -95,10 +92,10 @@ def plan(
 
 
 def _least_noise(
-    budget: Budget, norm: str, updates: int, sensitivity: float, dimension: int
+    budget: Budget, norm: Norm, updates: int, sensitivity: float, dimension: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, PrivacyError]]:
     """The noise that the gate of a simulated agent adds, by accountant; and why others have none."""
-    mechanism = (USUAL if budget.delta > 0 else PURE)[norm]
+    mechanism = usual_mechanism(norm, pure=budget.delta == 0)
     # Without δ only the sum is left for K-norm noise.
     only_sums = budget.delta == 0 and norm == "l2"
     found: dict[str, dict[str, Any]] = {}
@@ -151,7 +148,7 @@ def _plan_problem(file: Path, json: Path | None, given: list[str]) -> None:
     show_plan(made)
 
 
-def _draw(budget: Budget, norm: str, updates: int, sensitivity: float, dimension: int, folder: Path) -> Path:
+def _draw(budget: Budget, norm: Norm, updates: int, sensitivity: float, dimension: int, folder: Path) -> Path:
     """Noise for 1 update up to many more than those asked for."""
     # Imported here: matplotlib takes longer to load than all else here.
     from flockwise.report.noise_plot import noise_against_updates

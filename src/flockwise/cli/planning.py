@@ -10,8 +10,9 @@ from flockwise.cli.console import print_table, progress_bar, say
 from flockwise.config import Config, Experiment, build
 from flockwise.files import write_json
 from flockwise.planner import Recommendation
+from flockwise.planner.recommendation import Group
 from flockwise.planner.trials import Expectation
-from flockwise.planner.words import advice, basis, document
+from flockwise.planner.words import advice, basis, document, heading
 
 WORDS, UNIT = "planning on generated twins", "trials"
 
@@ -27,29 +28,45 @@ def planned(settings: Config, folder: Path) -> Experiment:
 
 
 def show_plan(plan: Recommendation) -> None:
-    """Every candidate, what the numbers rest on, and the advice."""
+    """Every candidate, by adversary, what the numbers rest on, and the advice."""
     word = "accuracy" if plan.facts.objective.loss.metric == "accuracy" else "RMSE"
-    print_table(
-        ("candidate", "released", "own", "gain", "± sd", "noise", "vectors"),
-        (_cells(plan, expected) for expected in plan.expectations),
-        words=("candidate",),
-        title=f"Expected {word}; noise over sensitivity; vectors that an agent sends",
-    )
-    for line in basis(plan):
+    for group in plan.groups:
+        print_table(
+            ("candidate", "released", "own", "gain, %", "worst, %", "vectors"),
+            [
+                _local(group),
+                *(
+                    _cells(
+                        expected, plan.chosen is not None and expected.candidate.words == plan.chosen.words
+                    )
+                    for expected in group.expectations
+                ),
+            ],
+            words=("candidate",),
+            title=f"{heading(group)}: expected {word}",
+        )
+    *reasons, last = plan_lines(plan)
+    for line in reasons:
         say(line)
-    say(f"\n{advice(plan)}")
+    say(f"\n{last}")
 
 
-def _cells(plan: Recommendation, expected: Expectation) -> list[Text]:
-    is_silent = expected.candidate.sends_nothing
+def plan_lines(plan: Recommendation) -> tuple[str, ...]:
+    """The basis of the numbers, and the advice last."""
+    return (*basis(plan), advice(plan))
+
+
+def _local(group: Group) -> list[str]:
+    return ["local, best penalty", "–", f"{group.local:.3f}", "–", "–", "0"]
+
+
+def _cells(expected: Expectation, is_chosen: bool) -> list[Text]:
     cells = (
         expected.candidate.words,
-        "–" if is_silent else f"{expected.mean('released'):.4f}",
-        f"{expected.mean('own'):.4f}",
-        f"{expected.gain:+.4f}",
-        f"{expected.spread:.4f}",
-        "–" if is_silent else f"{expected.mean('noise'):.3g}",
+        f"{expected.mean('released'):.3f}",
+        f"{expected.mean('own'):.3f}",
+        f"{100 * expected.gain:+.2f} ± {100 * expected.error:.2f}",
+        f"{100 * expected.worst.gain:+.2f}",
         f"{expected.mean('vectors'):,.0f}",
     )
-    is_best = plan.chosen is not None and expected is plan.best
-    return [Text(cell, style="bold" if is_best else "") for cell in cells]
+    return [Text(cell, style="bold" if is_chosen else "") for cell in cells]

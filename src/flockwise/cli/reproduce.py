@@ -19,7 +19,7 @@ def reproduce(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="fig1 fig2a fig2b fig2c fig3 fig4 table1 prop1 thm2 scaling, or all.",
+            help="fig1 fig2a fig2b fig2c fig3 fig4 table1 prop1 thm2 scaling prior, or all; planner.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder for NAME.json, the pictures and report.html.")],

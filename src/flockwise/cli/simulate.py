@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import flockwise
-from flockwise.cli.console import INTERRUPTED, output_folder, progress_bar, say, step, stop_on_interrupt
+from flockwise.cli.console import (
+    INTERRUPTED,
+    Report,
+    folder_for_results,
+    progress_bar,
+    say,
+    say_error,
+    step,
+    stop_on_interrupt,
+)
 from flockwise.cli.output import show_report
-from flockwise.cli.planning import planned
+from flockwise.cli.planning import plan_lines, planned
 from flockwise.config import Config, Experiment, build
+from flockwise.data import Population
+from flockwise.engine import ENGINES, Checkpoint, RayEngine
 from flockwise.engine import simulate as run_method
+from flockwise.engine.checkpoint import MANIFEST, remove_checkpoint
+from flockwise.engine.ray.progress import traffic_in_words
 from flockwise.errors import ConfigError, ResumeError
-from flockwise.method import Global, Local
+from flockwise.method.base import baselines_beside
 from flockwise.report import Comparison, Page
 from flockwise.results.trajectory import Trajectory
 
 SAVED_RUN = "run.npz"
+# What is left of a run on a cluster whose driver was lost.
+CHECKPOINTS = "checkpoints"
+# Of larger data (samples × features) the choice of a penalty would take longer than most runs.
+MOST_TUNED = 5_000_000
 
 
 def simulate(
@@ -35,20 +53,36 @@ def simulate(
     baselines: Annotated[
         bool, typer.Option(help="Also solve the local and the global models, to compare with.")
     ] = True,
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster to run on, host:port or auto; with engine ray.")
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="How many parts to cut the agents into; with engine ray.")
+    ] = None,
 ) -> None:
     """Run a method on your data. Ctrl-C saves the run at the next barrier; --resume goes on from there."""
     settings = Config.read(config)
-    folder = output_folder(out)
-    saved = _saved_run(folder / SAVED_RUN, resume)
-    if settings.is_planned:
-        experiment = planned(settings, folder)
-    else:
-        with step("preparing data, graph and objective"):
-            experiment = build(settings)
-    words = f"running {experiment.method.name}"
-    with stop_on_interrupt() as stop_wanted, progress_bar(words, "ticks") as progress:
-        run = experiment.simulate(resume=saved, progress=progress, should_stop=stop_wanted)
+    with folder_for_results(out) as folder:
+        saved = _saved_run(folder / SAVED_RUN, resume)
+        shown = _ShardsShown()
+        engine = _ray_engine(settings.engine, folder, address, shards, shown)
+        # Before the data are read.
+        missing = (engine or ENGINES[settings.engine.name]).missing()
+        if missing is not None:
+            raise missing
+        if settings.is_planned:
+            experiment = planned(settings, folder)
+        else:
+            with step("preparing data, graph and objective"):
+                experiment = build(settings)
+        words = f"running {experiment.method.name}"
+        with stop_on_interrupt() as stop_wanted, progress_bar(words, "ticks") as progress:
+            report = partial(shown.report, progress)
+            run = experiment.simulate(engine=engine, resume=saved, progress=report, should_stop=stop_wanted)
+    if "shards" in run.settings:
+        say(traffic_in_words(run.settings["shards"]))
     run.save(folder / SAVED_RUN)
+    remove_checkpoint(folder / CHECKPOINTS)  # from now on one there is of a later driver
     if run.stopped == "interrupted":
         say(f"Saved after {run.final.ticks:,} ticks. Go on with:")
         say(f"    flockwise simulate {config} --out {out} --resume")
@@ -56,40 +90,95 @@ def simulate(
     run.to_parquet(folder / "models.parquet", which=None if run.own_models is None else "released")
     if run.own_models is not None:
         run.to_parquet(folder / "own_models.parquet", which="own")
+    if settings.stays_in_files:
+        say("The samples stay in their files, so there is no report, which would read them all.")
+        return
     comparison = Comparison.of(experiment.problem, *_baselines(experiment, wanted=baselines), run)
     page = Page(
         title=f"{config.stem}: {experiment.problem.n_agents:,} agents learn a model each",
         comparison=comparison,
         data_description=experiment.samples.description,
-        settings=experiment.config.dump(),
+        settings={name: part for name, part in experiment.config.dump().items() if name != "network"},
         version=flockwise.__version__,
         choice=experiment.choice,
         choice_description=experiment.choice_description,
+        plan_lines=() if experiment.plan is None else plan_lines(experiment.plan),
     )
     show_report(folder, page, settings.seed, experiment.samples.targets)
 
 
-def _saved_run(file: Path, resume: bool) -> Trajectory | None:
-    """The run to resume, if one is asked for. Otherwise a run that waits to be resumed is not overwritten."""
-    if resume and not file.is_file():
-        raise ResumeError(f"{file}: there is no saved run to resume; start one without --resume")
-    if resume:
-        return Trajectory.load(file)
-    try:
-        is_waiting = file.is_file() and Trajectory.load(file).stopped == "interrupted"
-    except ResumeError:  # nothing that could be resumed
-        return None
-    if is_waiting:
-        raise ConfigError(
-            f"{file}: holds an interrupted run; go on with it by --resume, or name another folder"
+class _ShardsShown:
+    """How far the shards are, beside the ticks of all of them."""
+
+    def __init__(self) -> None:
+        self._words = ""
+
+    def __call__(self, progress: Any) -> None:
+        self._words = progress.words
+
+    def report(self, progress: Report, done: int, total: int | None) -> None:
+        progress(done, total, self._words)
+
+
+def _ray_engine(
+    section: Any, folder: Path, address: str | None, shards: int | None, shown: _ShardsShown
+) -> RayEngine | None:
+    """With checkpoints beside the results; None for another engine, which has no use for the options."""
+    if section.name == RayEngine.name:
+        return RayEngine(
+            shards=shards or section.shards,
+            address=address or section.address,
+            folder=folder / CHECKPOINTS,
+            on_progress=shown,
         )
+    for option, value in (("--address", address), ("--shards", shards)):
+        if value is not None:
+            raise ConfigError(
+                f'{option} is for engine.name = "ray", and the configuration names "{section.name}"'
+            )
     return None
 
 
+def _saved_run(file: Path, resume: bool) -> Trajectory | Checkpoint | None:
+    """The run to resume, if one is asked for. Otherwise a run that waits to be resumed is not overwritten."""
+    if resume:
+        saved = _latest(file)
+        if saved is None:
+            raise ResumeError(f"{file}: there is no saved run to resume; start one without --resume")
+        return saved
+    try:
+        saved = _latest(file)
+    except ResumeError:  # nothing that could be resumed
+        return None
+    if saved is not None and saved.stopped == "interrupted":
+        holder = file if isinstance(saved, Trajectory) else file.parent / CHECKPOINTS
+        raise ConfigError(
+            f"{holder}: holds an interrupted run; go on with it by --resume, or name another folder"
+        )
+    if saved is not None:
+        say(f"{file.parent}: holds an earlier run; this one takes its place when it is done.")
+    return None
+
+
+def _latest(file: Path) -> Trajectory | Checkpoint | None:
+    """The checkpoint of a driver that was lost after the run was saved, or the saved run."""
+    checkpoints = file.parent / CHECKPOINTS
+    if (checkpoints / MANIFEST).is_file():
+        try:
+            return Checkpoint.read(checkpoints)
+        except ResumeError as error:
+            if not file.is_file():
+                raise
+            say_error(f"{error}; {file.name} is older and whole")
+    return Trajectory.load(file) if file.is_file() else None
+
+
 def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:
-    others = [method for method in (Local(), Global()) if type(method) is not type(experiment.method)]
     if not wanted:
         return []
+    others = baselines_beside(experiment.method)
+    if not _can_be_tuned(experiment.problem.population):
+        others = [method for method in others if not getattr(method, "tunes_l2", False)]
     graph = experiment.problem.graph
     if graph is None or not graph.n_edges:
         say("There are no edges, so no agent has a say in one model for all: global is left out.")
@@ -98,3 +187,13 @@ def _baselines(experiment: Experiment, *, wanted: bool) -> list[Trajectory]:
         return []
     with step("solving the baselines: " + ", ".join(method.name for method in others)):
         return [run_method(experiment.problem, method, test=experiment.test) for method in others]
+
+
+def _can_be_tuned(population: Population) -> bool:
+    """Whether a penalty can be chosen for local models, and before the run seems long."""
+    if population.sample_counts.max(initial=0) < 2:
+        return False
+    if population.n_samples * population.n_features > MOST_TUNED:
+        say("The data are large: local models keep their penalty, and are not tuned for comparison.")
+        return False
+    return True

@@ -18,12 +18,13 @@ from flockwise.config.samples import (
 from flockwise.config.schema import Config
 from flockwise.config.sections import SyntheticData
 from flockwise.data import Population
-from flockwise.engine import Conditions, simulate
+from flockwise.engine import Conditions, Engine, simulate
+from flockwise.engine.base import SavedRun
 from flockwise.engine.simulate import Progress, Stops
 from flockwise.errors import ConfigError
 from flockwise.method import Local, Method, PublicFacts
 from flockwise.objective import Problem
-from flockwise.planner import Recommendation, plan_run
+from flockwise.planner import Recommendation, recalled_plan
 from flockwise.results.trajectory import Trajectory
 from flockwise.results.tuning import TradeoffChoice, choose_tradeoff
 
@@ -63,21 +64,22 @@ class Experiment:
     def simulate(
         self,
         *,
-        resume: Trajectory | None = None,
+        engine: Engine | None = None,
+        resume: SavedRun | None = None,
         progress: Progress | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> Trajectory:
-        """Run the method as configured."""
-        engine = self.config.engine
+        """Run the method as configured; engine: with settings that no configuration has."""
+        section = self.config.engine
         return simulate(
             self.problem,
             self.method,
-            engine=engine.name,
+            engine=engine or section.name,
             # A method that is computed at once has no stops, and no threads either.
-            threads=engine.threads if self.stops else None,
+            threads=section.threads if self.stops else None,
             seed=self.config.seed,
             test=self.test,
-            conditions=_conditions(engine),
+            conditions=_conditions(section),
             resume=resume,
             progress=progress,
             should_stop=should_stop,
@@ -93,14 +95,16 @@ def build(config: Config, *, planning: Callable[[int, int], None] | None = None)
     samples = load_samples(config.data, config.seed)
     if config.is_planned:
         return _planned(config, samples, planning)
-    tradeoff, choice, words = config.objective.tradeoff, None, ""
+    choice, words, tradeoff = None, "", config.objective.tradeoff
     if tradeoff == "auto" and config.graph is None:
         tradeoff = ANY_TRADEOFF
     elif tradeoff == "auto":
         choice, words = tuned_tradeoff(config, samples)
-        tradeoff = choice.best
+        tradeoff = ANY_TRADEOFF
     assert not isinstance(tradeoff, str)
     problem = build_problem(config, samples, tradeoff)
+    if choice is not None:
+        problem = choice.applied(problem)
     budgets = budgets_of(config.privacy, problem) if config.is_private else None
     return Experiment(
         config=config,
@@ -117,7 +121,7 @@ def build(config: Config, *, planning: Callable[[int, int], None] | None = None)
 def _planned(config: Config, samples: TaskSamples, planning: Callable[[int, int], None] | None) -> Experiment:
     """With the method that the plan chose; local models where it advises against all of them."""
     problem = build_problem(config, samples, ANY_TRADEOFF)
-    plan = plan_run(facts_of(config, problem), planning)
+    plan = recalled_plan(facts_of(config, problem), planning)
     chosen = plan.chosen
     return Experiment(
         config=config,
@@ -147,7 +151,7 @@ def plan_of(config: Config, progress: Callable[[int, int], None] | None = None) 
     if not config.is_private:
         raise ConfigError('privacy.kind: got "none"; a plan is for private runs: write kind = "dp"')
     samples = load_samples(config.data, config.seed)
-    return plan_run(facts_of(config, build_problem(config, samples, ANY_TRADEOFF)), progress)
+    return recalled_plan(facts_of(config, build_problem(config, samples, ANY_TRADEOFF)), progress)
 
 
 def facts_of(config: Config, problem: Problem) -> PublicFacts:
@@ -176,7 +180,7 @@ def build_problem(config: Config, samples: TaskSamples, tradeoff: float) -> Prob
 
 
 def tuned_tradeoff(config: Config, samples: TaskSamples) -> tuple[TradeoffChoice, str]:
-    """The best μ, and in words what it was judged by: never the test samples."""
+    """The best μ (and λ, with l2 = "auto"), and in words what it was judged by: never the test samples."""
     if config.is_private:
         trials = [_twin(config, number) for number in range(TWINS)]
         words = (
@@ -189,7 +193,8 @@ def tuned_tradeoff(config: Config, samples: TaskSamples) -> tuple[TradeoffChoice
             "Mean over agents on a part of the training samples that was held out for this choice; the test "
             "samples have no part in it."
         )
-    return choose_tradeoff(trials, TRADEOFFS), words
+    choice = choose_tradeoff(trials, TRADEOFFS, public=config.is_private)
+    return choice, f"{words} {choice.cost}"
 
 
 def _twin(config: Config, number: int) -> tuple[Problem, Population]:

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flockwise.config.parts import method_of, objective_of, spending_of
-from flockwise.config.sections import CLOCKED, MovieLensData, SyntheticData, TableData
+from flockwise.config.sections import CLOCKED, FolderData, MovieLensData, SyntheticData, TableData
 from flockwise.errors import ConfigError, PrivacyError
 from flockwise.method import METHODS
 from flockwise.method.rules import Descent
 from flockwise.objective import LOSSES
 from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.privacy.budget import Budget
-from flockwise.privacy.mechanisms import MECHANISMS
+from flockwise.privacy.mechanisms import MECHANISMS, USUAL_MECHANISM
 
 if TYPE_CHECKING:
     from flockwise.config.schema import Config
@@ -55,11 +55,8 @@ def _in_graph(graph: Any, data: Any) -> Iterator[str]:
         yield 'graph.from: got "targets"; true targets are known for data.source = "synthetic" only'
     if origin == "ratings" and not isinstance(data, MovieLensData):
         yield 'graph.from: got "ratings"; there are ratings for data.source = "movielens" only'
-    if origin == "profiles":
-        if isinstance(data, SyntheticData):
-            yield 'graph.from: got "profiles"; agents of data.source = "synthetic" have none'
-        if isinstance(data, TableData) and graph.file is None:
-            yield "graph.file: missing; name the table of public profiles, one row per agent"
+    if origin == "profiles" and isinstance(data, TableData | FolderData) and graph.file is None:
+        yield "graph.file: missing; name the table of public profiles, one row per agent"
     for key in ("file", "columns", "agent"):
         if getattr(graph, key) is not None and not (origin == "profiles" and graph.file is not None):
             yield f'graph.{key}: only for from = "profiles" with a file; leave it out'
@@ -69,10 +66,15 @@ def _in_objective(config: Config) -> Iterator[str]:
     objective = config.objective
     if objective.validation_share is not None and objective.tradeoff != "auto":
         yield 'objective.validation_share: only for tradeoff = "auto"; leave it out'
-    if not config.is_private and objective.feature_bound is not None:
-        yield 'objective.feature_bound: only for privacy.kind = "dp"; leave it out'
     if config.is_private:
         yield from _in_private_objective(config)
+    elif config.stays_in_files:
+        if objective.feature_bound is None:
+            yield "objective.feature_bound: missing; where shards read the samples, step sizes follow from it"
+        if objective.tradeoff == "auto":
+            yield 'objective.tradeoff: got "auto"; its choice takes all samples at once: write a number'
+    elif objective.feature_bound is not None:
+        yield 'objective.feature_bound: only for privacy.kind = "dp"; leave it out'
 
 
 def _in_private_objective(config: Config) -> Iterator[str]:
@@ -185,9 +187,11 @@ def _bounds_residuals(config: Config) -> bool:
 
 def needs_delta(privacy: Any) -> str | None:
     """Why δ = 0 cannot be had, in words; None if it can."""
-    mechanism = getattr(privacy, "mechanism", "gaussian")
+    mechanism = getattr(privacy, "mechanism", USUAL_MECHANISM)
     if not MECHANISMS[mechanism].is_pure:
-        return f'{mechanism} noise needs a delta above 0: use mechanism = "laplace"'
+        chooses = hasattr(privacy, "mechanism")
+        way = 'use mechanism = "laplace"' if chooses else "leave delta out for its default"
+        return f"{mechanism} noise needs a delta above 0: {way}"
     name = getattr(privacy, "accountant", None)
     accountant = None if name is None else ACCOUNTANTS[name]
     if accountant is not None and accountant.least_delta > 0 and not accountant.takes_zero:

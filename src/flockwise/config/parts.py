@@ -48,6 +48,10 @@ def settings_of(kind: type[Any], leave_out: frozenset[str] = frozenset()) -> Ite
         if field.name in leave_out or annotation is None:
             continue
         default: Any = ... if field.default is MISSING else field.default
+        if Part in note and Configured in note:
+            words = (*get_args(annotation), *note[Part].registry.names)
+            yield Setting(note[Part].key, field.name, Literal[words], default, note[Part])  # type: ignore[valid-type]
+            continue
         if Part in note:
             yield part_setting(note[Part], field.name, field.default_factory().name)  # type: ignore[misc]
             continue

@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 from flockwise.config.misfits import needs_delta
 from flockwise.config.parts import arguments, objective_of
 from flockwise.config.schema import Config
-from flockwise.config.sections import AUTO, EDGES, DataSection, MovieLensData, SyntheticData, TableData
+from flockwise.config.sections import (
+    EDGES,
+    DataSection,
+    FolderData,
+    MovieLensData,
+    SyntheticData,
+    TableData,
+)
 from flockwise.data import (
     MovieLens,
     Population,
     linear_classification,
     load_movielens,
+    open_population,
     ratings_task,
     read_population,
 )
@@ -29,7 +37,8 @@ from flockwise.graph.tabular import named_vectors
 from flockwise.objective import Problem
 from flockwise.privacy.accounting import ACCOUNTANTS, default_accountant
 from flockwise.privacy.budget import Budget, default_delta
-from flockwise.solve import choose_l2, solve_local_models
+from flockwise.privacy.mechanisms import USUAL_MECHANISM
+from flockwise.solve import resolve_l2, solve_local_models
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +61,10 @@ def load_samples(section: DataSection, seed: int) -> TaskSamples:
             return _synthetic(section, seed)
         case MovieLensData():
             return _ratings(load_movielens(section.folder), section, seed)
+        case FolderData():
+            columns = section.model_dump(exclude={"source"})
+            words = f"The .parquet files of {section.source.name}/, nothing held out for testing"
+            return TaskSamples(open_population(section.source, **columns), None, words)
         case _:
             return _table(section, seed)
 
@@ -77,7 +90,8 @@ def _synthetic(section: SyntheticData, seed: int) -> TaskSamples:
     parameters = section.model_dump(exclude={"source", "agents", "dimension"})
     task = linear_classification(section.agents, section.dimension, seed=seed, **parameters)
     test = task.test if section.test_samples else None
-    return TaskSamples(task.train, test, f"The synthetic task, seed {seed}", targets=task.targets)
+    words = f"The synthetic task, seed {seed}"
+    return TaskSamples(task.train, test, words, targets=task.targets, profiles=task.profiles)
 
 
 def _ratings(movielens: MovieLens, section: MovieLensData, seed: int) -> TaskSamples:
@@ -112,8 +126,9 @@ def _table(section: TableData, seed: int) -> TaskSamples:
 
 def problem_of(config: Config, train: Population, graph: SimilarityGraph | None, tradeoff: float) -> Problem:
     """The problem as configured, with penalties chosen on the samples where the file leaves them open."""
-    problem = Problem(train, graph, objective_of(config, tradeoff))
-    return choose_l2(problem) if problem.objective.l2 == AUTO else problem
+    population = train if config.stays_in_files else train.in_memory
+    problem = Problem(population, graph, objective_of(config, tradeoff))
+    return resolve_l2(problem, is_private=config.is_private)
 
 
 def build_graph(config: Config, samples: TaskSamples) -> SimilarityGraph | None:
@@ -131,7 +146,7 @@ def build_graph(config: Config, samples: TaskSamples) -> SimilarityGraph | None:
         return graph.of_agents(train.n_agents, config.seed)
     if section.origin == "profiles" and section.file is not None:
         return _of_profiles(config, graph, samples, section.file)
-    return graph.of_vectors(_vectors(config, samples), GraphSource(section.origin), None)
+    return graph.of_vectors(_vectors(config, samples), GraphSource(section.origin), train.given_names)
 
 
 def _vectors(config: Config, samples: TaskSamples) -> Any:
@@ -148,11 +163,15 @@ def _vectors(config: Config, samples: TaskSamples) -> Any:
 
 def _of_profiles(config: Config, graph: Any, samples: TaskSamples, file: Path) -> SimilarityGraph:
     section = config.graph
-    agent = section.agent or (config.data.agent if isinstance(config.data, TableData) else "agent")
+    agent = section.agent or (
+        config.data.agent if isinstance(config.data, TableData | FolderData) else "agent"
+    )
     try:
         table = read_table(file, text_columns=[agent])
-        vectors, names, listed = named_vectors(table, section.columns, agent, samples.train.agent_names)
-        return graph.of_vectors(vectors, GraphSource("profiles", f"{file.name}, {listed}"), names)
+        vectors, names, source = named_vectors(table, section.columns, agent, samples.train.agent_names)
+        return graph.of_vectors(
+            vectors, replace(source, description=f"{file.name}, {source.description}"), names
+        )
     except (DataError, GraphError) as error:
         raise ConfigError(f"{file}: {error}") from None
 
@@ -175,7 +194,7 @@ def _common_delta(section: Any, problem: Problem) -> float:
     if section.delta is not None:
         return section.delta
     delta = default_delta(problem.sample_cap)
-    mechanism = getattr(section, "mechanism", "gaussian")
+    mechanism = getattr(section, "mechanism", USUAL_MECHANISM)
     accountant = getattr(section, "accountant", None) or default_accountant(mechanism, delta)
     # A sum of ε is pure: a δ would only make its guarantee sound worse.
     return 0.0 if ACCOUNTANTS[accountant].adds_epsilons else delta

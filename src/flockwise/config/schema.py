@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from flockwise.config.misfits import misfits
 from flockwise.config.sections import (
     AUTO,
     EDGES,
+    FolderData,
     General,
     Kind,
     NetworkSection,
@@ -31,6 +33,7 @@ from flockwise.config.sections import (
     objective_kind,
     privacy_kind,
 )
+from flockwise.engine import RayEngine
 from flockwise.errors import ConfigError
 from flockwise.graph import GRAPHS
 from flockwise.method import METHODS
@@ -38,7 +41,7 @@ from flockwise.method.base import Variant
 from flockwise.registry import load_installed_parts
 
 KNOWN = ("seed", "data", "graph", "objective", "method", "privacy", "engine", "network")
-SOURCES = '"synthetic", "movielens", or a .csv or .parquet file'
+SOURCES = '"synthetic", "movielens", a .csv or .parquet file, or "FOLDER/"'
 SAY_WHICH = 'write kind = "dp" under [privacy], or kind = "none": a run without privacy has to say so itself'
 
 
@@ -54,6 +57,11 @@ class Config:
     privacy: Any
     engine: Any
     network: NetworkSection
+
+    @property
+    def stays_in_files(self) -> bool:
+        """Whether shards read the samples, and nobody else does."""
+        return isinstance(self.data, FolderData) and self.engine.name == RayEngine.name
 
     @property
     def is_private(self) -> bool:
@@ -90,7 +98,7 @@ class Config:
         except OSError as error:
             raise ConfigError(f"{file}: cannot be read ({error.strerror})") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file}: not a TOML file: {error}") from None
+            raise ConfigError(f"{file}: {_not_toml(error)}") from None
         try:
             return cls.parse(values, folder=file.parent)
         except ConfigError as error:
@@ -107,6 +115,15 @@ class Config:
         if lines:
             raise ConfigError("\n".join(lines))
         return config
+
+
+def _not_toml(error: ValueError) -> str:
+    """The error in the text of a file, in words."""
+    twice = re.fullmatch(r"Cannot declare \((.*?),?\) twice (\(at .*\))", str(error))
+    if twice is None:
+        return f"not a TOML file: {error}"
+    name = ".".join(re.findall(r"'(.*?)'", twice[1]))
+    return f"the section [{name}] is there twice {twice[2]}; put its keys below one heading"
 
 
 class _Reader:
@@ -183,6 +200,8 @@ def _line(name: str, kind: Kind, details: ErrorDetails) -> str:
     if details["type"] == "no_such_file":
         return f"{place}: got {_shown(details['input'])}; {details['msg']}"
     allowed = _allowed(next(i for key, i in model.model_fields.items() if field in (key, i.alias)))
+    if details["type"] == "finite_number":
+        allowed = allowed.replace("a number", "a finite number", 1)
     return _wrong(place, None if details["type"] == "missing" else details["input"], allowed)
 
 

@@ -16,6 +16,7 @@ from flockwise.checks import (
     Allowed,
     Count,
     CountFromZero,
+    NotNegative,
     Positive,
     Probability,
     Seed,
@@ -32,7 +33,7 @@ from flockwise.config.parts import (
     with_parts,
 )
 from flockwise.data.tables import SUFFIXES
-from flockwise.engine import ENGINES, Conditions
+from flockwise.engine import ENGINES, Conditions, RayEngine
 from flockwise.engine.simulate import Stops
 from flockwise.graph import GRAPHS
 from flockwise.method import METHODS
@@ -104,6 +105,7 @@ class SyntheticData(Section):
     features: Literal["uniform", "gaussian"] = "uniform"
     informative: Count = 2
     rotated: Flag = False
+    profile_noise: NotNegative = 0.2
     dtype: FloatType = "float64"
 
 
@@ -133,7 +135,17 @@ class TableData(Section):
     dtype: FloatType = "float64"
 
 
-DataSection = SyntheticData | MovieLensData | TableData
+class FolderData(Section):
+    """A folder of .parquet files with such rows, in any order; engine "ray" has each shard read its own."""
+
+    source: Folder
+    agent: Name = "agent"
+    target: Name
+    features: Names | None = None
+    dtype: FloatType = "float64"
+
+
+DataSection = SyntheticData | MovieLensData | TableData | FolderData
 
 
 class EdgesGraph(Section):
@@ -212,6 +224,8 @@ def data_kind(values: Mapping[str, Any]) -> Kind | None:
     known: dict[Any, type[Section]] = {"synthetic": SyntheticData, "movielens": MovieLensData}
     if isinstance(source, str) and source in known:
         return Kind(known[source])
+    if isinstance(source, str) and source.endswith("/"):
+        return Kind(FolderData)
     return Kind(TableData) if is_table(source) else None
 
 
@@ -282,4 +296,12 @@ def _spending(variant: Variant | None) -> list[Setting]:
 
 def engine_kind(values: Mapping[str, Any]) -> Kind:
     conditions = settings_of(Conditions, frozenset({"joins", "leaves"}))
-    return _kind(conditions, name=(Literal[ENGINES.names], "cpu"), threads=(Count | None, None))
+    if values.get("name") != RayEngine.name:
+        return _kind(conditions, name=(Literal[ENGINES.names], "cpu"), threads=(Count | None, None))
+    return _kind(
+        conditions,
+        name=(Literal[ENGINES.names], "cpu"),
+        threads=(Count | None, None),
+        shards=(Count | None, None),
+        address=(Name | None, None),
+    )

@@ -1,4 +1,4 @@
-"""What the paper proves, as published and corrected: Prop. 1, Theorem 2 and supplement B."""
+"""The paper's theorems, as published and corrected: Prop. 1, Theorem 2 and supplement B."""
 
 from flockwise.theory.convergence import ConvergenceTheory, convergence_theory
 from flockwise.theory.utility import UpdatesChoice, UtilityTheory, best_updates, utility_theory

@@ -20,8 +20,8 @@ has the weights C^t, and both make it false (docs/errata.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
@@ -31,6 +31,9 @@ from numpy.typing import ArrayLike, NDArray
 from flockwise.errors import ObjectiveError
 from flockwise.objective.problem import Problem
 from flockwise.theory.convergence import ConvergenceTheory, convergence_theory
+
+# Of one agent: no more are tried.
+MOST_UPDATES = 1000
 
 Counted: TypeAlias = Literal["updates", "ticks"]
 
@@ -53,18 +56,6 @@ class UtilityTheory:
     @property
     def n_agents(self) -> int:
         return self.convergence.n_agents
-
-    def with_contraction(self, contraction: float) -> UtilityTheory:
-        """The same with another C, proven otherwise or measured on generated or public data.
-
-        The proven one knows of no curvature in the data, so real descents are faster; the bounds
-        are then as good as the number given, and the number of updates that they favor is smaller.
-        """
-        if not 0 <= contraction <= 1:
-            raise ObjectiveError(f"contraction must be from 0 to 1, got contraction={contraction!r}")
-        constants = self.convergence
-        sigma = (1 - contraction) * constants.n_agents * constants.largest_block_smoothness
-        return replace(self, convergence=replace(constants, strong_convexity=sigma))
 
     def costs(
         self, noise_stds: ArrayLike, n_ticks: int, *, counted: Counted = "updates"
@@ -186,9 +177,8 @@ def best_updates(
     theory: UtilityTheory,
     initial_gap: float,
     noise_stds_for: Callable[[int], ArrayLike],
-    candidates: Iterable[int] = range(1, 1001),
 ) -> UpdatesChoice:
-    """The updates per agent that minimise the corrected bound at T = n·updates ticks.
+    """The updates per agent, up to 1,000, that minimize the corrected bound at T = n·updates ticks.
 
     noise_stds_for: the noise that a budget asks for when it is spread over so many updates, one
         number or one per agent; for instance the noise_std of `calibrate` under some accountant.
@@ -197,7 +187,7 @@ def best_updates(
     """
     table: list[tuple[int, float]] = []
     best, smallest, last_cost = 0, math.inf, 0.0
-    for n_updates in sorted(set(candidates)):
+    for n_updates in range(1, MOST_UPDATES + 1):
         n_ticks, stds = n_updates * theory.n_agents, noise_stds_for(n_updates)
         noise_alone = float(theory.constant_noise_bound(0.0, stds, n_ticks))
         if noise_alone < last_cost:
@@ -209,8 +199,6 @@ def best_updates(
         table.append((n_updates, bound))
         if bound < smallest:
             best, smallest = n_updates, bound
-    if not table:
-        raise ObjectiveError("candidates must hold at least one number of updates")
     return UpdatesChoice(best, smallest, tuple(table))
 
 

@@ -119,5 +119,9 @@ def test_nothing_is_made_by_a_subclass_of_an_agent_or_a_gate(kind):
     assert kind.__final__
     for module in pkgutil.walk_packages(flockwise.__path__, "flockwise."):
         if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as error:
+                if error.name not in ("torch", "triton"):  # which other environments have
+                    raise
     assert not [one for one in kind.__subclasses__() if one.__module__.startswith("flockwise.")]

@@ -6,19 +6,27 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from flockwise import code_cache
 from flockwise.cli import app as app_module
 from flockwise.cli import simulate as simulate_module
 from flockwise.cli.app import app
 from flockwise.cli.demo import FEWEST_AGENTS
 from flockwise.config import Config, build
+from flockwise.engine import ENGINES, RayEngine, RunSettings
+from flockwise.engine.ray.start import start_here
+from flockwise.errors import ConfigError, DataError, SimulationError
 from flockwise.graph import angular_graph
+from flockwise.method.rules import StoredData
 from flockwise.results.trajectory import Trajectory
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -72,10 +80,11 @@ def test_the_demo_writes_what_is_agreed(tmp_path):
     assert result.exit_code == 0
     document = json.loads((tmp_path / "metrics.json").read_text())
     assert (document["agents"], document["dimension"], document["seed"]) == (12, 3, 2)
-    methods = ["local", "global", "collaborative", "propagation", "private", "private"]
+    methods = ["local", "tuned_local", "global", "collaborative", "propagation"]
+    methods += 2 * ["private, release_once"] + 2 * ["private, learned_prior"]
     assert [row["method"] for row in document["rows"]] == methods
     assert all(row.keys() >= ROW_KEYS for row in document["rows"])
-    local, _, collaborative, _, released, own = document["rows"]
+    local, _, _, collaborative, _, released, own, _, _ = document["rows"]
     assert (released["model"], own["model"]) == ("released", "own")
     assert (own["epsilon"], own["delta"]) == (1.0, 1e-5)
     assert collaborative["objective"] == pytest.approx(document["optimum"], rel=1e-6)
@@ -89,12 +98,10 @@ def test_the_demo_writes_what_is_agreed(tmp_path):
         "gain.svg",
         "rate.svg",
     }
-    assert "private (own)" in result.stdout
-    assert "(ε = 1, δ = 1e-05) differential privacy" in result.stderr
-    assert (
-        "NOT covered, because derived from private data or of unknown origin: the graph, built from targets"
-        in result.stderr
-    )
+    assert "private, release_once (own)" in result.stdout
+    assert "private, learned_prior (own)" in result.stdout
+    assert result.stderr.count("(ε = 1, δ = 1e-05) differential privacy") == 2
+    assert "NOT covered" not in result.stderr
     assert "The other rows are not differentially private" in result.stderr
 
 
@@ -112,6 +119,70 @@ def test_simulate_learns_from_a_table(rooms):
     assert models.column("agent").to_pylist() == list(run.agent_names)
     np.testing.assert_array_equal(models.column(run.feature_names[0]).to_numpy(), run.models[:, 0])
     assert "taken as public" in (out / "report.html").read_text()
+
+
+FOLDER = """
+[data]
+source = "samples/"
+target = "y"
+[graph]
+kind = "random"
+degree = 2
+[objective]
+tradeoff = 2.0
+{bound}
+[method]
+name = "cd"
+time = 4.0
+[privacy]
+kind = "none"
+[engine]
+name = "{engine}"
+"""
+
+
+def test_samples_in_a_folder_are_read_at_once_or_by_the_shards(tmp_path, monkeypatch):
+    def here(engine, rule, settings, state):
+        assert isinstance(rule.local, StoredData)
+        return start_here(rule, settings, 1, state)
+
+    monkeypatch.setattr("flockwise.engine.ray.start.start_run", here)
+    monkeypatch.setattr(RayEngine, "missing", lambda self: None)
+    columns = {"agent": np.repeat(list("abcd"), 5), "y": np.tile([1.0, -1, 1, 1, -1], 4)}
+    table = pa.table(columns | {"x": np.linspace(-1, 1, 20), "z": np.cos(np.arange(20))})
+    (tmp_path / "samples").mkdir()
+    for part in (0, 10):
+        pq.write_table(table.slice(part, 10), tmp_path / "samples" / f"{part}.parquet")
+    made = {}
+    for engine, bound in (("cpu", ""), ("ray", "feature_bound = 2.0")):
+        config, out = tmp_path / f"{engine}.toml", tmp_path / engine
+        config.write_text(FOLDER.format(engine=engine, bound=bound))
+        result = invoke("simulate", config, "--out", out)
+        assert result.exit_code == 0
+        made[engine] = pq.read_table(out / "models.parquet")
+        assert (out / "report.html").exists() == (engine == "cpu")
+        assert ("The samples stay in their files" in result.stderr) == (engine == "ray")
+    assert made["ray"]["agent"].to_pylist() == made["cpu"]["agent"].to_pylist() == list("abcd")
+    config.write_text(FOLDER.format(engine="ray", bound=""))
+    with pytest.raises(ConfigError, match="feature_bound: missing; where shards read the samples"):
+        Config.read(config)
+
+
+def test_a_refused_run_leaves_no_empty_folder(rooms, tmp_path):
+    config, _, _ = rooms
+    wrong = config.with_name("wrong.toml")
+    wrong.write_text(config.read_text().replace('"warmth"', '"warm"'))
+    with pytest.raises(DataError, match="no column 'warm'"):
+        invoke("simulate", wrong, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_engine_that_is_not_installed_is_named_before_the_data_are_read(quick, tmp_path, monkeypatch):
+    absent = SimulationError("it is not installed")
+    monkeypatch.setattr(type(ENGINES["reference"]), "missing", lambda self: absent)
+    monkeypatch.setattr(simulate_module, "build", None)
+    with pytest.raises(SimulationError, match="not installed"):
+        invoke("simulate", quick, "--out", tmp_path / "out")
 
 
 def test_a_finished_run_resumes_to_itself(rooms):
@@ -137,7 +208,10 @@ def test_files_of_others_are_left_alone(quick, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "methods"),
-    [("local", ["global", "local"]), ("propagation", ["local", "global", "propagation"])],
+    [
+        ("local", ["tuned_local", "global", "local"]),
+        ("propagation", ["local", "tuned_local", "global", "propagation"]),
+    ],
 )
 def test_every_method_has_a_report(quick, tmp_path, name, methods):
     stop = "" if name == "local" else "time = 3.0\nrecord_every = 0.5"
@@ -153,7 +227,10 @@ def test_a_graph_without_edges_has_a_report_without_global(quick, tmp_path):
     quick.write_text(edgeless)
     experiment = build(Config.read(quick))
     assert experiment.problem.neighbors.n_edges == 0
-    assert [run.method for run in simulate_module._baselines(experiment, wanted=True)] == ["local"]
+    assert [run.method for run in simulate_module._baselines(experiment, wanted=True)] == [
+        "local",
+        "tuned_local",
+    ]
     quick.write_text(edgeless.replace('name = "cd"\nupdates = 10', 'name = "local"'))
     result = invoke("simulate", quick, "--out", tmp_path / "out")
     assert result.exit_code == 0
@@ -180,6 +257,56 @@ def test_an_interrupted_run_is_not_overwritten(quick, tmp_path, monkeypatch, cap
     assert (out / "run.npz").read_bytes() == saved
     assert invoke("simulate", quick, "--out", out, "--resume").exit_code == 0
     assert invoke("simulate", quick, "--out", out).exit_code == 0  # a finished run may be repeated
+
+
+def keep_checkpoint(config, out, units):
+    """As a driver leaves it that is lost after so many units of time."""
+    experiment = build(Config.read(config))
+    settings = RunSettings(1, 10, threads=1)
+    rule: Any = experiment.method.prepare(experiment.problem, 1).rule
+    folder = out / simulate_module.CHECKPOINTS
+    sharded = start_here(rule, settings, 1, folder=folder, checkpoint_every=0.0)
+    left = iter([False] * units)
+    run = experiment.simulate(should_stop=lambda: next(left, True))
+    sharded.advance(int(run.state["now"]))
+    about = {"settings": dict(run.settings), "problem_fingerprint": run.problem_fingerprint}
+    records = [asdict(record) for record in run.records]
+    sharded.keep(lambda: {**about, "now": int(run.state["now"]), "records": records})
+    return run
+
+
+def test_resume_goes_on_from_the_checkpoint_of_a_driver_that_was_lost_after_the_run_was_saved(
+    quick, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    file = out / "run.npz"
+    early, late = (keep_checkpoint(quick, tmp_path / name, units) for units, name in ((2, "a"), (4, "b")))
+    early.save(file)
+    shutil.copytree(tmp_path / "b" / "checkpoints", out / "checkpoints")
+    found = simulate_module._saved_run(file, resume=True)
+    assert found is not None
+    assert int(found.state["now"]) == int(late.state["now"]) > int(early.state["now"])
+    next((out / "checkpoints").glob("shard-*")).unlink()
+    damaged = simulate_module._saved_run(file, resume=True)
+    assert isinstance(damaged, Trajectory)
+    assert "run.npz is older and whole" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"run\.npz: holds an interrupted run"):
+        simulate_module._saved_run(file, resume=False)
+
+
+def test_a_run_that_is_saved_takes_the_place_of_its_checkpoint(quick, tmp_path):
+    out = tmp_path / "out"
+    keep_checkpoint(quick, out, 4)
+    assert invoke("simulate", quick, "--out", out, "--resume", "--no-baselines").exit_code == 0
+    assert list((out / "checkpoints").iterdir()) == []
+    assert isinstance(simulate_module._saved_run(out / "run.npz", resume=True), Trajectory)
+    assert simulate_module._saved_run(out / "run.npz", resume=False) is None  # finished, and may be repeated
+
+
+def test_checkpoints_of_a_lost_driver_are_not_overwritten(quick, tmp_path):
+    keep_checkpoint(quick, tmp_path, 2)
+    with pytest.raises(ConfigError, match="checkpoints: holds an interrupted run; go on with it by --resume"):
+        simulate_module._saved_run(tmp_path / "run.npz", resume=False)
 
 
 def test_a_run_without_test_samples_has_a_report(quick, tmp_path):
@@ -255,3 +382,16 @@ def test_help_lists_every_command_and_loads_no_large_library():
 @pytest.mark.parametrize("name", app_module.COMMANDS)
 def test_the_line_in_the_list_of_commands_begins_the_help_of_the_command(name):
     assert app_module.load_command(name).help.startswith(app_module.COMMANDS[name])
+
+
+def test_a_command_says_once_that_it_compiles_and_only_if_it_does(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FLOCKWISE_CACHE", str(tmp_path))
+    for words in (1, 0):  # the second time the code is on disk
+        app_module.load_command("demo")
+        twice = code_cache.compiled()(double)
+        assert (twice(1), twice(1.5)) == (2, 3.0)
+        assert capsys.readouterr().err.count("compiling for this machine, once") == words
+
+
+def double(number):
+    return 2 * number

@@ -41,8 +41,9 @@ def spend(folder, agent, releases, plan=PLAN):
 
 
 @pytest.fixture(autouse=True)
-def _wide(monkeypatch):
-    monkeypatch.setattr(command.RESULTS, "_width", 200)
+def _narrow(monkeypatch):
+    """Tables are whole all the same."""
+    monkeypatch.setattr(command.RESULTS, "_width", 60)
 
 
 def test_the_releases_of_one_agent_are_shown(tmp_path):

@@ -15,7 +15,7 @@ from flockwise.engine.state import chosen_edge
 from flockwise.errors import SimulationError
 from flockwise.graph import SimilarityGraph, angular_graph
 from flockwise.method import CoordinateDescent, GossipADMM, paper_vectors
-from flockwise.method.admm import COPY, OWN, agree, part_of
+from flockwise.method.admm import COPY, OWN, agree, offer, part_of
 from flockwise.method.rules import Meetings
 from flockwise.objective import CollaborativeObjective, LocalObjective, Objective, Problem, Quadratic
 from flockwise.solve import solve_optimum
@@ -117,7 +117,10 @@ def test_the_step_is_one_over_the_largest_curvature_of_the_part():
 def test_the_ends_of_an_edge_agree_where_the_lagrangian_is_smallest_in_z():
     model, copy, model_dual, copy_dual = np.random.default_rng(3).standard_normal((4, DIMENSION))
     penalty = 0.3
-    shared, new_model_dual, new_copy_dual = agree(model, copy, model_dual, copy_dual, penalty)
+    of_model, of_copy = offer(model, model_dual, penalty), offer(copy, copy_dual, penalty)
+    shared, new_model_dual = agree(model, model_dual, of_copy, penalty)
+    at_the_other_end, new_copy_dual = agree(copy, copy_dual, of_model, penalty)
+    np.testing.assert_array_equal(shared, at_the_other_end)
 
     def lagrangian(z):
         linear = model_dual @ (model - z) + copy_dual @ (copy - z)
@@ -206,7 +209,7 @@ def test_meetings_that_share_no_agent_commute(data):
         run = ReferenceMeetings(rule, RunSettings(seed))
         run.advance(1 << 40)
         for edge in order:
-            run.meet(int(directed[edge][0]), edge)
+            run.meet(*map(int, directed[edge]))
         results.append(run.state())
     for name, array in results[0].items():
         np.testing.assert_array_equal(array, results[1][name])

@@ -21,7 +21,6 @@ from flockwise.objective import CappedLogistic, Quadratic, gradient_bound
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.origin import Origin
 from flockwise.privacy.tracked import tracked
-from flockwise.release import OutputPerturbation
 from flockwise.results import Trajectory
 
 BUDGET = Budget(1.0, 1e-3)
@@ -134,7 +133,8 @@ def test_the_start_must_be_public():
 
 def test_a_warm_start_is_paid_for_in_the_same_plan():
     problem = private_problem(4, loss=CappedLogistic())
-    warm = WarmStart(OutputPerturbation(l2=0.5), cost=2.0)
+    # Twice the ε of one of four updates.
+    warm = WarmStart(l2=0.5, share=0.5, tradeoff=None)
     method = CoordinateDescent(warm, PrivateUpdates(BUDGET, 4, 0.5))
     rule = method.prepare(problem, 2).rule
     assert isinstance(rule, Descent)
@@ -147,15 +147,13 @@ def test_a_warm_start_is_paid_for_in_the_same_plan():
     # Twice the cost is half the noise for its sensitivity, which is that of the released model.
     first, second = rule.noise.events_of(agent, 2)
     assert second.multiplier == pytest.approx(2 * first.multiplier)
-    assert first.sensitivity == warm.statistic.sensitivities(problem)[agent]
+    assert first.sensitivity == warm.sensitivities(problem, "gaussian")[agent]
     assert second.sensitivity == 2 * 0.5 / problem.population.sample_counts[agent]
     cpu, reference = (simulate(problem, method, engine=name, seed=2) for name in ("cpu", "reference"))
     assert np.allclose(cpu.models, reference.models, atol=1e-10)
     assert cpu.final.vectors == 5 * problem.neighbors.neighbors.size  # the start is sent as well
-    with pytest.raises(SimulationError, match="spends a budget"):
+    with pytest.raises(SimulationError, match="a released start spends a budget"):
         simulate(problem, CoordinateDescent(warm), updates=1)
-    with pytest.raises(PrivacyError, match="use mechanism='gaussian'"):
-        simulate(problem, CoordinateDescent(warm, PrivateUpdates(BUDGET, 4, 0.5, "laplace", "pld")))
 
 
 def test_own_models_are_no_base_for_another_run():
@@ -317,7 +315,7 @@ def test_the_guarantee_is_stated_and_names_what_it_does_not_cover():
     assert not guarantee.is_private
     assert "the start" in guarantee.public
     assert CoordinateDescent().prepare(problem, 0).guarantee is None
-    warm = CoordinateDescent(WarmStart(OutputPerturbation(l2=0.5)), method.privacy)
+    warm = CoordinateDescent(WarmStart(l2=0.5), method.privacy)
     told = warm.prepare(problem, 0).guarantee
     assert told is not None
     assert "output perturbation" in told.explain()

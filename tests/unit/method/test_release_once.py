@@ -36,7 +36,6 @@ from flockwise.release import (
     OutputPerturbation,
     PointMean,
     Released,
-    statistic,
 )
 from flockwise.release.model import bounded_problem, solved_within
 from flockwise.release.tilted import tilt_scale
@@ -70,7 +69,8 @@ def handed_over(what, problem, agent=0):
 
 def without_noise(monkeypatch):
     monkeypatch.setattr(
-        statistic, "standard_noise", lambda sampler, seed, agent, number, size: np.zeros(size)
+        "flockwise.randomness.noise.standard_noise",
+        lambda sampler, seed, agent, number, size: np.zeros(size),
     )
 
 
@@ -313,7 +313,7 @@ def test_the_release_is_everyone_s_first_message():
     assert run.final.vectors == 4 * problem.neighbors.neighbor_counts.sum()
 
 
-def test_confidences_follow_precision():
+def test_a_release_with_less_noise_gets_more_confidence():
     confidences = precision_confidences(np.array([0.1, 0.4, np.inf]))
     np.testing.assert_allclose(confidences[:2], [1.0, 0.25])
     assert 0 < confidences[2] < 1e-3

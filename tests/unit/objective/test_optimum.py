@@ -8,6 +8,7 @@ import cvxpy
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from tests.support import random_problem
 
 from flockwise.objective import (
     CappedLogistic,
@@ -144,3 +145,15 @@ def test_many_agents_reach_the_precision_that_engines_are_judged_by(make_problem
     problem = make_problem(Logistic(), counts=counts, edges=edges, n_features=20, tradeoff=tradeoff)
     optimum = solve_optimum(problem)
     assert optimum.gap_bound <= 1e-10 * optimum.value
+
+
+def test_one_anchor_for_all_is_the_same_as_targets_less_what_it_predicts():
+    """A common shift of all models changes no difference between neighbors."""
+    problem = random_problem(5, loss=Quadratic(), n_agents=7)
+    population = problem.population
+    anchor = np.linspace(-1.0, 2.0, problem.dimension)
+    shifted = population.with_samples(population.features, population.targets - population.features @ anchor)
+    moved = solve_optimum(Problem(shifted, problem.graph, problem.objective), tolerance=1e-12).models
+    anchored = solve_optimum(problem, tolerance=1e-12, anchors=np.tile(anchor, (7, 1))).models
+    np.testing.assert_allclose(anchored, moved + anchor, atol=1e-5)
+    assert np.abs(anchored - solve_optimum(problem).models).max() > 0.01

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -9,9 +11,11 @@ from sklearn.linear_model import Ridge
 from flockwise.data import Population
 from flockwise.engine import simulate
 from flockwise.errors import ObjectiveError
-from flockwise.method import Local
+from flockwise.graph import complete_graph
+from flockwise.method import CoordinateDescent, Local, PrivateUpdates
 from flockwise.objective import Objective, Problem, Quadratic
-from flockwise.solve import choose_l2, solve_local_models
+from flockwise.privacy.budget import Budget
+from flockwise.solve import choose_l2, resolve_l2, solve_local_models
 from flockwise.solve.penalty import CHOSEN, HELD_OUT_SHARE, WEIGHTS
 
 
@@ -80,3 +84,37 @@ def test_agents_with_one_sample_each_cannot_choose():
     population = agents(1.0, 1.0, samples=1)
     with pytest.raises(ObjectiveError, match="no agent has two samples"):
         choose_l2(Problem(population, None, Objective(Quadratic(), l2="auto")))
+
+
+def test_an_agent_alone_chooses_from_its_own_samples_only():
+    population = agents(1.0, 1.0)
+    problem = Problem(population, None, Objective(Quadratic(), l2="auto"))
+    chosen = choose_l2(problem, alone=True).l2_penalties
+    only = Problem(population.select([3]), None, problem.objective)
+    assert len(set(chosen)) > 1
+    # Others' samples may be anything.
+    targets = population.targets.copy()
+    targets[: population.offsets[3]] *= -100
+    other = Problem(population.with_samples(population.features, targets), None, problem.objective)
+    assert choose_l2(other, alone=True).l2_penalties[3:].tolist() == chosen[3:].tolist()
+    assert choose_l2(only).l2_penalties.shape == (1,)
+
+
+def test_no_chosen_penalty_enters_what_a_private_run_sends():
+    budget = PrivateUpdates(Budget(1.0, 1e-3), updates=3, clip=1.0)
+    sent = []
+    for seed in (1, 2):
+        population = agents(1.0, 1.0, seed)
+        graph = complete_graph(population.n_agents)
+        objective = Objective(Quadratic(), l2="auto", feature_bound=3.0, target_range=(-3.0, 3.0))
+        problem = Problem(population, graph, objective)
+        assert len(set(choose_l2(problem, alone=True).l2_penalties)) > 1
+        run = simulate(problem, CoordinateDescent(privacy=budget), updates=3)
+        default = simulate(problem.with_objective(l2=None), CoordinateDescent(privacy=budget), updates=3)
+        np.testing.assert_array_equal(run.models, default.models)
+        assert run.guarantee is not None
+        assert not any("l2" in words for words in run.guarantee.not_covered)
+        rule: Any = CoordinateDescent(privacy=budget).prepare(resolve_l2(problem, is_private=True), 0).rule
+        sent.append((rule.local.l2_penalties, rule.step_sizes, rule.pulls, rule.noise.stds()))
+    for one, other in zip(*sent, strict=True):
+        np.testing.assert_array_equal(one, other)

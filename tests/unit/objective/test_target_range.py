@@ -19,6 +19,7 @@ from flockwise import (
     Population,
     PrivateUpdates,
     Problem,
+    Quadratic,
     ReleaseOnce,
     SimilarityGraph,
     Softmax,
@@ -92,3 +93,26 @@ def test_an_objective_cannot_be_changed_and_goes_through_json():
 )
 def test_l2_is_left_out_or_one_number_or_one_for_each_agent(l2, penalties):
     assert problem(np.sign(TARGETS), Logistic(), l2=l2).l2_penalties.tolist() == pytest.approx(penalties)
+
+
+@pytest.mark.parametrize("loss", [Quadratic(), HUBER], ids=["quadratic", "huber"])
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_private_descent_without_a_range_moves_no_further_by_a_target_than_its_noise_is_for(loss, mechanism):
+    """The same noise, and one sample's target anywhere: after one update, in the norm of the mechanism."""
+    clip, order = 0.5, 1 if mechanism == "laplace" else 2
+    privacy = PrivateUpdates(Budget(1.0, 1e-5), 1, clip, mechanism, models="last")
+    method, tame = CoordinateDescent(privacy=privacy), problem(TARGETS, loss)
+    assert tame.objective.target_range is None
+
+    def released(targets):
+        run = simulate(problem(targets, loss), method, updates=1, engine="reference", seed=3)
+        assert run.guarantee is not None
+        assert run.guarantee.epsilon == (1.0, 1.0)
+        return np.asarray(run.models)
+
+    ways = [np.where(np.arange(24) == 5, target, TARGETS) for target in (-1e9, 1e9)]
+    moved = np.subtract(*map(released, ways))
+    owner = 5 % 4
+    allowed = tame.step_sizes[owner] * tame.pulls[owner] * 2 * clip / tame.population.sample_counts[owner]
+    own = np.linalg.norm(moved[owner], order)
+    assert 0.5 * allowed < own <= allowed * (1 + 1e-9)

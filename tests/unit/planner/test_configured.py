@@ -116,8 +116,9 @@ def test_the_command_shows_the_plan_and_writes_it(tmp_path):
     result = CliRunner().invoke(app, ["plan", "--problem", str(file), "--json", str(tmp_path / "plan.json")])
     assert result.exit_code == 0
     made = json.loads((tmp_path / "plan.json").read_text())
-    assert all(row["candidate"] in result.stdout for row in made["candidates"])
-    assert made["advice"].startswith("Keep your local models: the edges of the graph look random")
+    assert all(row["candidate"] in result.stdout for group in made["groups"] for row in group["candidates"])
+    assert made["advice"].startswith("Keep your local models: a run is worth it from")
+    assert "The graph does not say who resembles whom: it links up to" in result.stderr
     assert made["advice"] in result.stderr
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from flockwise import Budget, Huber, Objective, Problem, angular_graph
+from flockwise import Budget, Huber, Objective, Problem, Quadratic, angular_graph
 from flockwise.method import PublicFacts
 from flockwise.planner.twins import facts_of_part
+from flockwise.solve import choose_l2
 
 
 def test_a_network_with_other_samples_has_the_same_facts(ring, problem):
@@ -25,6 +26,7 @@ def test_nothing_in_the_facts_is_a_population(facts):
         "objective",
         "budgets",
         "chooses_tradeoff",
+        "has_intercept",
         "residual_scale",
         "origins",
     }
@@ -59,3 +61,15 @@ def test_the_least_delta_counts(ring, problem):
 @pytest.mark.parametrize(("loss", "scale"), [(Huber(0.3), 0.3)])
 def test_the_width_of_a_huber_loss_says_how_large_residuals_are(facts, loss, scale):
     assert facts(loss=loss).residual_scale == scale
+
+
+def test_penalties_that_were_chosen_on_samples_are_not_told(ring, problem):
+    task = choose_l2(problem(ring(10, 2)), splits=1)
+    known = PublicFacts.of(task, Budget(1.0))
+    assert known.objective.l2 == "auto"
+    assert known.not_covered == ()
+
+
+def test_a_range_of_targets_says_how_large_residuals_may_be(problem, ring):
+    task = problem(ring(5, 1), loss=Quadratic()).with_objective(target_range=(0.0, 8.0))
+    assert PublicFacts.of(task, Budget(1.0)).residual_scale == 2.0

@@ -63,7 +63,7 @@ def test_numerical_composition_allows_a_larger_step():
 
 @pytest.mark.parametrize("delta", [PAPER_DELTA, 1e-5, 0.5])
 def test_theorem1_is_the_formula(delta):
-    """Written out term by term, as printed but for the root of the third one, which is outside the sum."""
+    """Written out term by term, as printed."""
     steps = [0.3, 0.05, 1.2, 0.11, 0.4]
     first = second = third = squares = 0.0
     for step in steps:
@@ -458,7 +458,7 @@ def test_an_unknown_accountant_is_named():
 
 @pytest.mark.parametrize("delta", [0.3, PAPER_DELTA, 1e-5, 1e-12])
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 20.0])
-def test_inverses_are_inverses(epsilon, delta):
+def test_mu_and_rho_of_a_budget_give_that_budget_back(epsilon, delta):
     mu = mu_of(epsilon, delta)
     assert log_delta(epsilon, mu) == pytest.approx(math.log(delta), rel=1e-6)
     assert epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-6)

@@ -62,7 +62,7 @@ def test_scores_that_tell_nothing_prove_nothing():
     assert epsilon_lower_bound(same, 0.0, 0.001) < 0.05
 
 
-def test_scores_are_checked():
+def test_too_few_or_missing_scores_are_refused():
     with pytest.raises(PrivacyError, match="second"):
         Scores(np.zeros(20), np.full(20, np.nan))
     with pytest.raises(PrivacyError, match="at least 10"):

@@ -160,6 +160,6 @@ def test_a_bound_has_to_bound(bound):
 
 
 @pytest.mark.parametrize("points", [np.ones(3), np.ones((0, 3)), np.ones((3, 0)), np.ones((1, 1, 1))])
-def test_points_are_rows(points):
+def test_samples_that_are_not_a_matrix_of_rows_are_refused(points):
     with pytest.raises(PrivacyError, match=r"points must (have 2 dimension|not be empty)"):
         clip_rows(points, 1.0, "l1")

@@ -47,6 +47,13 @@ def test_the_explanation_is_a_few_lines():
     assert 4 <= len(guarantee([MOST], plan=plan).explain().splitlines()) <= 8
 
 
+def test_a_budget_that_protects_little_is_called_so():
+    words = guarantee([MOST, Budget(20.0, 0.03)]).explain()
+    assert "ε from 1 to 20 protects little" in words
+    assert "an agent with 34 samples may publish one of them" in words
+    assert not {"little", "publish"} & set(guarantee([Budget(19.0, 1e-5)]).explain().split())
+
+
 def test_one_budget_is_not_a_range():
     assert "ε = 1, δ" in guarantee([MOST]).label
 
@@ -101,6 +108,14 @@ def test_the_sensitivity_of_another_package_is_its_word():
 def test_spans_are_the_least_and_the_largest():
     budgets = [Budget(1.0, 1e-6), Budget(0.1, 1e-4), Budget(3.0, 1e-5)]
     assert spans(budgets) == ((0.1, 3.0), (1e-6, 1e-4))
+
+
+def test_each_agent_can_read_its_own():
+    """With the most that anyone spent before, since who spent how much is not known any more."""
+    assert guarantee().per_agent == (LEAST, MOST, MOST)
+    assert guarantee(MOST).per_agent == guarantee([MOST, MOST]).per_agent == ()
+    before = Origin("models released by cd", "released", ((0.25, 0.5), (1e-6, 2e-6)))
+    assert guarantee([LEAST, MOST], origins=[before]).per_agent == (Budget(1.0, 1.2e-5), Budget(1.5, 1.2e-5))
 
 
 # --- The noise that is stated is the noise that is used ---

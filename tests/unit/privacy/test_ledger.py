@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-import flockwise.privacy.ledger
+import flockwise.database
 from flockwise.errors import LedgerError, PrivacyError
 from flockwise.privacy.ledger import NAME, Entry, Ledger, MemoryLedger, read_statement
 from flockwise.privacy.mechanisms import MECHANISMS, Gaussian, KNorm, Laplace
@@ -143,6 +143,15 @@ def test_what_is_found_in_the_log_after_a_crash_is_kept_before_it_is_sent_again(
         assert (tmp_path / LOG_NAME).stat().st_size == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere files have no such rights")
+def test_nobody_but_its_owner_may_read_a_new_ledger(tmp_path):
+    with Ledger.create(tmp_path, "anna"):
+        assert {name: (tmp_path / name).stat().st_mode & 0o077 for name in (NAME, LOG_NAME)} == {
+            NAME: 0,
+            LOG_NAME: 0,
+        }
+
+
 def test_a_copy_of_the_file_alone_is_whole(tmp_path):
     """Also while the agent runs."""
     (tmp_path / "copy").mkdir()
@@ -158,7 +167,7 @@ def test_a_copy_of_the_file_alone_is_whole(tmp_path):
 def test_a_reader_that_never_ends_stops_the_agent_and_costs_nothing(tmp_path, monkeypatch):
     """What the file itself does not hold may not be sent; it is sent after the next start."""
     filled(tmp_path)
-    monkeypatch.setattr(flockwise.privacy.ledger, "SECONDS_TO_WAIT_FOR_READERS", 0.05)
+    monkeypatch.setattr(flockwise.database, "SECONDS_TO_WAIT_FOR_READERS", 0.05)
     with Ledger.open(tmp_path, "anna") as ledger, closing(sqlite3.connect(tmp_path / NAME)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM account").fetchone()
@@ -202,7 +211,7 @@ def test_a_ledger_that_cannot_be_read_is_not_kept_open(tmp_path):
 def test_a_second_opener_is_told_which_folder_and_what_to_do(tmp_path):
     filled(tmp_path)
     with Ledger.open(tmp_path, "anna"):
-        with pytest.raises(LedgerError, match=r"in use by another process .*stop that one first") as caught:
+        with pytest.raises(LedgerError, match=r"in use by another process; stop that one first") as caught:
             Ledger.open(tmp_path, "anna")
         assert str(tmp_path) in str(caught.value)
         program = f"from flockwise.privacy.ledger import Ledger; Ledger.open({str(tmp_path)!r}, 'anna')"

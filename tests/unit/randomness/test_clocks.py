@@ -161,7 +161,7 @@ def draw_many(seed, stream, count):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_gaps_are_exponential(seed):
+def test_gaps_between_ticks_follow_the_exponential_law(seed):
     # Kolmogorov-Smirnov on 400,000 draws; a correct generator fails one in 10^4 times per seed,
     # and the seeds are fixed.
     draws = draw_many(np.uint64(seed), CLOCK, 400_000)

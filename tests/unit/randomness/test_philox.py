@@ -24,7 +24,7 @@ def draw(seed, a, b, c, d):
 
 
 @pytest.mark.parametrize(("seed", "counter", "answer"), KNOWN_ANSWERS)
-def test_known_answers(seed, counter, answer):
+def test_draws_equal_the_published_answers_of_philox(seed, counter, answer):
     assert tuple(int(word) for word in draw(np.uint64(seed), *counter)) == answer
 
 

@@ -10,7 +10,8 @@
 
 They are made of the same parts as agents on disk (flockwise.runtime.participant). Time stands still until it
 is moved, packets wait until they are delivered, and `AgentMemory` keeps what a disk would keep, so an agent
-can be made again from it. Nothing here is for real data: keys follow from names, and noise from a seed.
+can be made again from it. Nothing here is for real data: keys and clocks follow from names, and noise
+from a seed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import random
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from flockwise.data.samples import Samples
@@ -29,7 +31,7 @@ from flockwise.errors import NetworkError
 from flockwise.net.journal import Ended, JournalRecord
 from flockwise.net.signing import SigningKey, public_key_of
 from flockwise.net.store import State, Store
-from flockwise.net.time import SECOND, Time
+from flockwise.net.time import SECOND, PoissonClock, Time
 from flockwise.net.transport import Listener, Place, Switchboard, Transport
 from flockwise.net.wire import Sent
 from flockwise.privacy.ledger import MemoryLedger
@@ -147,7 +149,8 @@ class AgentMemory:
         return self.ledgers[0]
 
     def resources(self, transport: Transport, time: Time, noise: Noise, **options: Any) -> AgentResources:
-        """options: further fields of AgentResources."""
+        """options: further fields of AgentResources. By default an agent wakes by a clock that its name seeds."""
+        options.setdefault("make_clock", partial(PoissonClock, randomness=random.Random(self.ledger.agent)))
         return AgentResources(self.store, self, lambda: self.journal, noise, transport, time, **options)
 
     def make(self, place: int) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from benchmarks.shards import graph_of
 
-from flockwise.engine.ray.cut import BAD_CUT, cut, cut_share
+from flockwise.engine.ray.cut import BAD_CUT, cut, cut_edges
 from flockwise.errors import MissingExtra
 from flockwise.method.rules import Edges
 
@@ -21,7 +21,7 @@ def test_every_shard_has_as_much_work_and_few_edges_are_cut(partitioner, monkeyp
     assert parts.dtype == np.int32
     shares = np.bincount(parts, weights=work, minlength=4) / work.sum()
     assert shares.max() <= 1.05 / 4
-    assert 0 < cut_share(edges, parts) < BAD_CUT / 2
+    assert 0 < cut_edges(edges, parts, 4).sum() / edges.neighbors.size < BAD_CUT / 2
 
 
 def test_without_a_partitioner_the_extra_is_named(monkeypatch):

@@ -8,12 +8,15 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flockwise.config import Config, build, samples
 from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
 from flockwise.engine.conditions import Conditions
 from flockwise.errors import ConfigError, PrivacyError, SimulationError
+from flockwise.graph.stored import StoredGraph
 from flockwise.method import (
     METHODS,
     CoordinateDescent,
@@ -376,6 +379,19 @@ def test_edges_may_be_declared_private_and_nothing_held_out(tmp_path):
     assert experiment.test is None
     assert experiment.problem.neighbors.n_edges == 1
     assert experiment.problem.neighbors.source.private
+
+
+def test_a_graph_may_stay_in_a_folder_beside_the_configuration(tmp_path):
+    (tmp_path / "samples.csv").write_text("agent,x,y\na,1,1\nb,2,-1\n")
+    edges = pa.table({"source": ["a"], "target": ["b"], "weight": [0.5]})
+    pq.write_table(edges, tmp_path / "edges.parquet")
+    graph = {"kind": "edges", "file": "edges.parquet", "folder": "graph"}
+    data = {"source": "samples.csv", "target": "y", "test_share": 0}
+    for _ in range(2):
+        built = build(Config.parse(valid(data=data, graph=graph), folder=tmp_path)).problem.neighbors
+        assert isinstance(built, StoredGraph)
+        assert (tmp_path / "graph" / "weights").is_file()
+        assert built.weights.tolist() == [0.5, 0.5]
 
 
 def test_a_profile_table_without_an_agent_is_refused(tmp_path):

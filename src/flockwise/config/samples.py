@@ -139,7 +139,8 @@ def build_graph(config: Config, samples: TaskSamples) -> SimilarityGraph | None:
     if section.kind == EDGES:
         source = GraphSource("edges", section.file.name, private=section.private)
         columns: Any = tuple(section.columns)
-        return read_edges(section.file, train.agent_names, columns=columns, source=source)
+        about: Any = {"columns": columns, "source": source, "folder": section.folder}
+        return read_edges(section.file, train.agent_names, **about)
     kind = GRAPHS[section.kind]
     graph = kind(**arguments(kind, dict(section)))
     if not hasattr(graph, "of_vectors"):

@@ -80,6 +80,11 @@ Table: TypeAlias = Annotated[
 Folder: TypeAlias = Annotated[
     Path, _existing("folder", lambda name: True, Path.is_dir), Allowed("an existing folder, in quotes")
 ]
+NewFolder: TypeAlias = Annotated[
+    Path,
+    _existing("folder", lambda name: True, lambda path: path.parent.is_dir()),
+    Allowed("a folder, in quotes"),
+]
 Tradeoff: TypeAlias = Annotated[
     Annotated[float, Field(gt=0)] | Literal["auto"], Allowed('a number above 0, or "auto"')
 ]
@@ -152,6 +157,7 @@ class EdgesGraph(Section):
     """`read_edges`: a file with one edge per row.
 
     private: whether the edges were made from private data; left out, their origin is unknown.
+    folder: where the graph of a .parquet file is to stay.
     """
 
     kind: Literal["edges"]
@@ -160,6 +166,7 @@ class EdgesGraph(Section):
         list[str], Field(min_length=2, max_length=3), Allowed("a list of 2 or 3 column names")
     ] = Field(default=["source", "target", "weight"])
     private: Flag | None = None
+    folder: NewFolder | None = None
 
 
 class VectorsGraph(Section):

@@ -5,7 +5,7 @@ Sorted CSR: every entry occurs once, both ways alike, and no zero is stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,28 @@ from scipy import sparse
 from flockwise.errors import GraphError
 
 LARGEST_INT32 = np.iinfo(np.int32).max
+ENTRIES_AT_ONCE = 1 << 21
+
+
+def agent_blocks(offsets: NDArray[np.int64]) -> Iterator[slice]:
+    """All agents in order, in blocks whose rows have no more than so many entries, or a single agent."""
+    first, n_agents = 0, len(offsets) - 1
+    while first < n_agents:
+        fitting = int(np.searchsorted(offsets, int(offsets[first]) + ENTRIES_AT_ONCE, side="right")) - 1
+        last = min(max(fitting, first + 1), n_agents)
+        yield slice(first, last)
+        first = last
+
+
+def owners_of(offsets: NDArray[np.int64], agents: slice) -> NDArray[np.int32]:
+    """Whose row each entry of these agents belongs to."""
+    counts = np.diff(offsets[agents.start : agents.stop + 1])
+    return np.repeat(np.arange(agents.start, agents.stop, dtype=np.int32), counts)
+
+
+def entries_of(offsets: NDArray[np.int64], agents: slice) -> slice:
+    """Where the rows of these agents stand."""
+    return slice(int(offsets[agents.start]), int(offsets[agents.stop]))
 
 
 def mirrored(upper: sparse.csr_array) -> sparse.csr_array:
@@ -44,7 +66,7 @@ def _deduplicated(coo: Any) -> sparse.csr_array:
     if csr.nnz == coo.nnz:
         return csr
     rows, columns = coo.coords
-    kept, conflict = _distinct(rows.astype(np.int64) * coo.shape[0] + columns, coo.data)
+    kept, conflict = distinct_entries(rows.astype(np.int64) * coo.shape[0] + columns, coo.data)
     if conflict is not None:
         one, other = conflict
         raise GraphError(
@@ -66,37 +88,60 @@ def upper_triangle(
     values = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
     if values.shape != (len(pairs),):
         raise GraphError(f"{len(pairs)} edges need as many weights, got an array of shape {values.shape}")
-    _check_agents(n_agents, pairs)
-    one, other = pairs.T
-    first, second = np.minimum(one, other).astype(np.int32), np.maximum(one, other).astype(np.int32)
-
-    def pair(row: int) -> str:
-        return " and ".join(agent_label(agent_names, ends[row]) for ends in (first, second))
-
-    loops = first == second
-    if loops.any():
-        row = int(np.argmax(loops))
-        raise GraphError(
-            f"row {row + 1}, agents {pair(row)}: an agent cannot be its own neighbor; remove the row"
-        )
-    bad = ~(np.isfinite(values) & (values >= 0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        weight = float(values[row])
-        raise GraphError(
-            f"row {row + 1}, agents {pair(row)}: weight {weight} must be finite and not negative"
-        )
-    kept, conflict = _distinct(first * np.int64(n_agents) + second, values)
+    first, second = checked_edges(n_agents, pairs, values, agent_names)
+    kept, conflict = distinct_entries(first * np.int64(n_agents) + second, values)
     if conflict is not None:
-        row, other = sorted(conflict)
-        raise GraphError(
-            f"rows {row + 1} and {other + 1} give agents {pair(row)} two weights, "
-            f"{float(values[row])} and {float(values[other])}; keep one"
-        )
+        row, other = conflict
+        ends, two = (first[row], second[row]), (values[row], values[other])
+        raise two_weights((row, other), ends, two, agent_names)
     kept = kept[values[kept] > 0]
     offsets = np.zeros(n_agents + 1, dtype=np.int64)
     np.cumsum(np.bincount(first[kept], minlength=n_agents), out=offsets[1:])
     return sparse.csr_array((values[kept], second[kept], offsets), shape=(n_agents, n_agents))
+
+
+def checked_edges(
+    n_agents: int,
+    pairs: NDArray[Any],
+    weights: NDArray[np.float64],
+    agent_names: Sequence[str] | None,
+    before: int = 0,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The lower and the higher end of each edge. before: rows ahead of these, for messages."""
+    _check_agents(n_agents, pairs)
+    one, other = pairs.T
+    first, second = np.minimum(one, other).astype(np.int32), np.maximum(one, other).astype(np.int32)
+
+    def place(row: int) -> str:
+        return f"row {before + row + 1}, agents {_pair((first[row], second[row]), agent_names)}"
+
+    loops = first == second
+    if loops.any():
+        row = int(np.argmax(loops))
+        raise GraphError(f"{place(row)}: an agent cannot be its own neighbor; remove the row")
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise GraphError(f"{place(row)}: weight {float(weights[row])} must be finite and not negative")
+    return first, second
+
+
+def two_weights(
+    rows: tuple[int, int],
+    ends: tuple[int, int],
+    weights: tuple[float, float],
+    agent_names: Sequence[str] | None,
+) -> GraphError:
+    """Two rows of an edge list that disagree about an edge."""
+    one, other = rows
+    return GraphError(
+        f"rows {one + 1} and {other + 1} give agents {_pair(ends, agent_names)} two weights, "
+        f"{float(weights[0])} and {float(weights[1])}; keep one"
+    )
+
+
+def _pair(ends: tuple[int, int], agent_names: Sequence[str] | None) -> str:
+    return " and ".join(agent_label(agent_names, end) for end in ends)
 
 
 def _check_agents(n_agents: int, agents: NDArray[Any]) -> None:
@@ -110,7 +155,7 @@ def _check_agents(n_agents: int, agents: NDArray[Any]) -> None:
         )
 
 
-def _distinct(
+def distinct_entries(
     keys: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], tuple[int, int] | None]:
     """Positions of one entry per key in ascending key order, and two entries that disagree, if any."""
@@ -148,7 +193,13 @@ def check_layout(offsets: NDArray[Any], neighbors: NDArray[Any], weights: NDArra
 
 def check_entries(offsets: NDArray[Any], neighbors: NDArray[Any], weights: NDArray[Any]) -> None:
     """Weights positive and finite, no self-loop, neighbors ascending."""
-    agents = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+    for block in agent_blocks(offsets):
+        entries = entries_of(offsets, block)
+        _check_rows(owners_of(offsets, block), neighbors[entries], weights[entries])
+
+
+def _check_rows(agents: NDArray[np.int32], neighbors: NDArray[Any], weights: NDArray[Any]) -> None:
+    """Entries of whole rows; agents: whose they are."""
     bad = ~(np.isfinite(weights) & (weights > 0))
     if bad.any():
         at = int(np.argmax(bad))

@@ -5,7 +5,7 @@ Rows of an edge list are counted from 1 in messages, agents from 0 unless they h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,12 +21,15 @@ from flockwise.data.rows import named_rows
 from flockwise.errors import GraphError, MissingExtra
 from flockwise.graph.canonical import (
     LARGEST_INT32,
+    agent_blocks,
     agent_label,
     canonical_matrix,
     check_entries,
     check_layout,
     check_symmetry,
+    entries_of,
     mirrored,
+    owners_of,
     upper_triangle,
 )
 from flockwise.graph.source import GraphSource, SourceKind, as_source
@@ -66,9 +69,12 @@ class SimilarityGraph:
         self._freeze("neighbors", neighbors, np.int32)
         self._freeze("weights", weights, np.float64)
         check_entries(self.offsets, self.neighbors, self.weights)
-        check_symmetry(self.to_scipy())
+        self._check_symmetry()
         if self.agent_names is not None and len(self.agent_names) != self.n_agents:
             raise GraphError(f"{len(self.agent_names)} agent_names for {self.n_agents} agents; give one each")
+
+    def _check_symmetry(self) -> None:
+        check_symmetry(self.to_scipy())
 
     def _freeze(self, name: str, array: NDArray[Any], dtype: type[np.generic]) -> None:
         view = np.ascontiguousarray(array, dtype=dtype).view()
@@ -209,7 +215,15 @@ class SimilarityGraph:
     @cached_property
     def degrees(self) -> NDArray[np.float64]:
         """D_ii = Σ_j W_ij, the weighted degrees."""
-        return self.to_scipy() @ np.ones(self.n_agents)
+        return self.row_sums(lambda entries: self.weights[entries])
+
+    def row_sums(self, terms: Callable[[slice], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """For each agent the sum over its entries; terms: those of a block of entries."""
+        sums = np.zeros(self.n_agents)
+        for block in agent_blocks(self.offsets):
+            owners, values = owners_of(self.offsets, block), terms(entries_of(self.offsets, block))
+            sums[block] = np.bincount(owners - block.start, values, block.stop - block.start)
+        return sums
 
     def neighbors_of(self, agent: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """An agent's neighbors, ascending, and the weights of its edges to them."""

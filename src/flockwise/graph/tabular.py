@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flockwise.data.checks import cell_error
 from flockwise.data.labels import encode_labels, names_of
-from flockwise.data.stored import opened, parquet_files
+from flockwise.data.stored import footers_of, opened, parquet_files
 from flockwise.data.tables import (
     as_table,
     check_present,
@@ -29,6 +29,7 @@ from flockwise.errors import DataError, GraphError
 from flockwise.graph.build import Metric, angular_graph, knn_graph
 from flockwise.graph.similarity import SimilarityGraph
 from flockwise.graph.source import GraphSource, SourceKind, as_source
+from flockwise.graph.stored import Rows, stored_graph
 from flockwise.privacy.origin import Origin
 from flockwise.privacy.tracked import origin_of, worst_of
 
@@ -85,28 +86,46 @@ def read_edges(
     *,
     columns: tuple[str, str, str] | tuple[str, str] = ("source", "target", "weight"),
     source: GraphSource | SourceKind = "edges",
+    folder: str | os.PathLike[str] | None = None,
 ) -> SimilarityGraph:
     """From a .csv (with a header) or .parquet file with one edge per row, in either direction.
 
     Parquet files, one or a folder of them, are read a part at a time: only the graph has to fit into memory.
     agent_names: all agents in the order of the population; agents without an edge are isolated.
     columns: the two agents and the weight; name only two columns where every weight is 1.
+    folder: a new one, where the graph of Parquet files is sorted and stays, so that it may be larger than
+        memory; one that an earlier call wrote from the same files is used again.
     """
     file = Path(path)
     names = names_of(agent_names)
     *ends, weight = columns if len(columns) == 3 else (*columns, None)
     try:
-        pairs, weights = _edges_of(_parts_of(file, ends, weight), ends, weight, names)
+        rows = _rows_of(_parts_of(file, ends, weight), ends, weight, names)
         found = as_source(source, file.name)
-        return SimilarityGraph.from_edges(len(names), pairs, weights, source=found, agent_names=names)
+        if folder is not None:
+            identity = f"{footers_of(_parquet_of(file)).tobytes().hex()} {columns}"
+            return stored_graph(Path(folder), rows, identity, found, names)
+        pairs, weights = zip((np.empty((0, 2), np.int32), np.empty(0)), *rows, strict=True)
+        edges = np.concatenate(pairs), np.concatenate(weights)
+        return SimilarityGraph.from_edges(len(names), *edges, source=found, agent_names=names)
     except (DataError, GraphError) as error:
         raise GraphError(f"{file}: {error}") from None
+
+
+def _parquet_of(file: Path) -> list[Path]:
+    if not _is_parquet(file):
+        raise GraphError("folder= is for .parquet files; others are read at once")
+    return parquet_files(file)
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.suffix.lower() == ".parquet" or file.is_dir()
 
 
 def _parts_of(file: Path, ends: list[str], weight: str | None) -> Iterator[pa.Table]:
     """The columns asked for, a part of the rows at a time."""
     columns = [*ends, weight] if weight else ends
-    if file.suffix.lower() != ".parquet" and not file.is_dir():
+    if not _is_parquet(file):
         table = read_table(file, text_columns=ends)
         check_present(table, columns)
         yield table
@@ -118,18 +137,13 @@ def _parts_of(file: Path, ends: list[str], weight: str | None) -> Iterator[pa.Ta
                 yield pa.Table.from_batches([batch])
 
 
-def _edges_of(
-    tables: Iterable[pa.Table], ends: list[str], weight: str | None, names: tuple[str, ...]
-) -> tuple[NDArray[np.int32], NDArray[np.float64] | None]:
-    """Pairs of positions, and their weights."""
-    pairs, weights, before = [np.empty((0, 2), np.int32)], [np.empty(0)], 0
+def _rows_of(tables: Iterable[pa.Table], ends: list[str], weight: str | None, names: tuple[str, ...]) -> Rows:
+    before = 0
     for table in tables:
         positions = [encode_labels(table[end], end, names, before)[0] for end in ends]
-        pairs.append(np.column_stack(positions).astype(np.int32))
-        if weight is not None:
-            weights.append(_weights(table[weight], weight, before))
+        weights = np.ones(len(table)) if weight is None else _weights(table[weight], weight, before)
+        yield np.column_stack(positions).astype(np.int32), weights
         before += len(table)
-    return np.concatenate(pairs), None if weight is None else np.concatenate(weights)
 
 
 def named_vectors(

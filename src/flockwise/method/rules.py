@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
+from flockwise.graph.stored import StoredGraph
 from flockwise.objective import AnchoredObjective, LocalObjective, Loss, Objective, Problem
 from flockwise.objective.problem import exchanged_samples
 from flockwise.privacy.mechanisms import MECHANISMS, Mechanism, Norm
@@ -35,15 +36,20 @@ Vector: TypeAlias = NDArray[Any]
 
 
 class Edges(NamedTuple):
-    """The neighbors of position i are neighbors[offsets[i]:offsets[i + 1]], with `weights` beside them."""
+    """The neighbors of position i are neighbors[offsets[i]:offsets[i + 1]], with `weights` beside them.
+
+    folder: where these arrays lie, if they are mapped from files.
+    """
 
     offsets: NDArray[np.int64]
     neighbors: NDArray[np.int32]
     weights: NDArray[np.float64]
+    folder: str | None = None
 
     @classmethod
     def of(cls, graph: SimilarityGraph) -> Edges:
-        return cls(graph.offsets, graph.neighbors, graph.weights)
+        folder = graph.folder if isinstance(graph, StoredGraph) else None
+        return cls(graph.offsets, graph.neighbors, graph.weights, folder)
 
     @classmethod
     def none(cls, n_agents: int) -> Edges:

@@ -125,7 +125,11 @@ def neighbor_mean_variances(
 ) -> NDArray[np.float64]:
     """Variance per coordinate of Σ_j W_ij/D_ii·Θ_j for independent noise of the given variances in Θ_j."""
     per_agent = np.broadcast_to(np.asarray(variances, np.float64), (graph.n_agents,))
-    shares = graph.to_scipy().power(2) @ per_agent
+
+    def terms(entries: slice) -> NDArray[np.float64]:
+        return graph.weights[entries] ** 2 * per_agent[graph.neighbors[entries]]
+
+    shares = graph.row_sums(terms)
     return shares / np.where(graph.degrees > 0, graph.degrees, 1.0) ** 2
 
 

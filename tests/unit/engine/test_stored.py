@@ -7,12 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy import sparse
+from tests.support import PUBLIC
 from tests.unit.engine.test_shards import METHODS, problem_with
 
 from flockwise.data import open_population
 from flockwise.engine import RayEngine, simulate
 from flockwise.engine.ray.start import start_here
 from flockwise.errors import DataError, ResumeError, SimulationError
+from flockwise.graph import read_edges
 from flockwise.objective import Problem
 from flockwise.privacy.tracked import origin_of
 from flockwise.results.trajectory import Trajectory
@@ -70,6 +73,28 @@ def test_a_run_from_files_is_that_from_memory(name, engine, dtype, tmp_path):
     np.testing.assert_array_equal(np.asarray(run.models), np.asarray(whole.models))
     for column in ("objective", "metric"):
         np.testing.assert_allclose(run.column(column), whole.column(column), rtol=1e-12)
+    if whole.own_models is not None:
+        np.testing.assert_array_equal(np.asarray(run.own_models), np.asarray(whole.own_models))
+
+
+@pytest.mark.filterwarnings("ignore::flockwise.errors.FlockwiseWarning")
+@pytest.mark.parametrize(
+    ("name", "engine"), [("cd", Here()), ("private cd", Here()), ("propagation", Here()), ("cd", "cpu")]
+)
+def test_a_run_on_a_graph_in_files_is_that_in_memory(name, engine, tmp_path, monkeypatch):
+    monkeypatch.setattr("flockwise.graph.canonical.ENTRIES_AT_ONCE", 30)
+    problem = problem_with()
+    upper = sparse.triu(problem.neighbors.to_scipy(), format="coo")
+    (sources, targets), weights = upper.coords, upper.data
+    edges = {"source": sources, "target": targets, "weight": weights}
+    pq.write_table(pa.table(edges), tmp_path / "edges.parquet")
+    names = problem.population.agent_names
+    graph = read_edges(tmp_path / "edges.parquet", names, source=PUBLIC, folder=tmp_path / "graph")
+    whole = simulate(problem, METHODS[name], **RUN)
+    in_files = Problem(problem.population, graph, problem.objective)
+    run = simulate(in_files, METHODS[name], engine=engine, **RUN)
+    assert in_files.fingerprint == problem.fingerprint
+    np.testing.assert_array_equal(np.asarray(run.models), np.asarray(whole.models))
     if whole.own_models is not None:
         np.testing.assert_array_equal(np.asarray(run.own_models), np.asarray(whole.own_models))
 

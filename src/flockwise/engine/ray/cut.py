@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.errors import FlockwiseWarning, MissingExtra, SimulationError
+from flockwise.graph.canonical import agent_blocks, entries_of, owners_of
 from flockwise.method.rules import Edges
 
 # From this share of cut edges on, what a machine computes is soon less than what it waits for.
@@ -90,12 +91,16 @@ def checked_parts(parts: Any, n_agents: int, n_shards: int) -> NDArray[np.int32]
     return given.astype(np.int32)
 
 
-def cut_share(edges: Edges, parts: NDArray[np.int32]) -> float:
-    """The share of the edges whose ends are in different shards."""
-    if not edges.neighbors.size:
-        return 0.0
-    owners = np.repeat(parts, edges.counts)
-    return float(np.mean(owners != parts[edges.neighbors]))
+def cut_edges(edges: Edges, parts: NDArray[np.int32], n_shards: int) -> NDArray[np.int64]:
+    """How many neighbors the agents of each shard (a row) have in each other one."""
+    found = np.zeros(n_shards**2, np.int64)
+    for block in agent_blocks(edges.offsets):
+        owners = parts[owners_of(edges.offsets, block)].astype(np.int64)
+        homes = parts[edges.neighbors[entries_of(edges.offsets, block)]]
+        found += np.bincount(owners * n_shards + homes, minlength=n_shards**2)
+    found = found.reshape(n_shards, n_shards)
+    np.fill_diagonal(found, 0)
+    return found
 
 
 def warn_of_bad_cut(share: float, n_shards: int) -> None:

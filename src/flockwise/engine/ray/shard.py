@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,8 +60,8 @@ class Shard:
     def __init__(
         self, piece: Piece, seed: int, limit: int, threads: int | None, most_neighbors: int | None = None
     ) -> None:
-        rule = piece.rule.in_memory
-        self._piece = piece = replace(piece, rule=rule)
+        self._piece = piece = piece.read()
+        rule = piece.rule
         self._n_own = piece.own.size
         noise_sums = None if rule.noise is None else np.zeros((self._n_own, rule.start.shape[1]))
         n_known = rule.n_agents

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from flockwise.engine.base import RunSettings, State
 from flockwise.engine.ray.cluster import RayCluster, RayWorkers
-from flockwise.engine.ray.cut import checked_parts, cut, cut_share, warn_of_bad_cut
+from flockwise.engine.ray.cut import checked_parts, cut, cut_edges, warn_of_bad_cut
 from flockwise.engine.ray.piece import Piece, pieces
 from flockwise.engine.ray.run import ShardedRun
 from flockwise.engine.ray.workers import InProcess, Workers
@@ -61,12 +61,13 @@ def sharded(
         raise SimulationError(f"models: {engine.models} is there already; name a new folder")
     parts = _parts(engine.parts, rule, n_shards)
     count = int(parts.max()) + 1
-    share = cut_share(rule.edges, parts)
+    crossing = cut_edges(rule.edges, parts, count)
+    share = float(crossing.sum() / max(rule.edges.neighbors.size, 1))
     warn_of_bad_cut(share, count)
     folder = None if engine.folder is None else Path(engine.folder)
     about = settings.seed, settings.limit, int(rule.edges.counts.max(initial=0))
     workers = make_workers(pieces(rule, parts, count), count, about)
-    neighbors = _neighbors(rule, parts, count)
+    neighbors = [np.flatnonzero(row).tolist() for row in crossing]
     try:
         run = ShardedRun(rule, settings, state, parts, neighbors, workers, folder, engine)
     except BaseException:
@@ -85,11 +86,3 @@ def _parts(given: Any, rule: Descent, n_shards: int) -> NDArray[np.int32]:
     else:
         found = cut(rule.edges, n_shards, rule.local.sizes + rule.edges.counts)
     return np.unique(found, return_inverse=True)[1].astype(np.int32)
-
-
-def _neighbors(rule: Descent, parts: NDArray[np.int32], n_shards: int) -> list[list[int]]:
-    """Of each shard, the shards that share an edge with it, ascending."""
-    owners = np.repeat(parts, rule.edges.counts)
-    others = parts[rule.edges.neighbors]
-    pairs = np.unique(owners[owners != others].astype(np.int64) * n_shards + others[owners != others])
-    return [(pairs[pairs // n_shards == shard] % n_shards).tolist() for shard in range(n_shards)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,40 +53,25 @@ EVERYONE = "everyone"
 METHODS = ("auto", "prior", "graph", "both")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PersonalizedEstimator(LearnedModels, BaseEstimator):
     """One linear model per agent, learned together; what is predicted is for the two estimators to say.
 
     The parameters are told in `PersonalizedClassifier` and `PersonalizedRegressor`.
     """
 
-    def __init__(
-        self,
-        *,
-        agent: str | None = None,
-        prepare: str | None = "auto",
-        method: str = "auto",
-        graph: Any = None,
-        profiles: Any = None,
-        tradeoff: float | str = "auto",
-        l2: float | str = "auto",
-        budget: Any = None,
-        bounds: Any = None,
-        categories: Any = None,
-        inner_folds: int = 5,
-        random_state: Any = None,
-    ) -> None:
-        self.agent = agent
-        self.prepare = prepare
-        self.method = method
-        self.graph = graph
-        self.profiles = profiles
-        self.tradeoff = tradeoff
-        self.l2 = l2
-        self.budget = budget
-        self.bounds = bounds
-        self.categories = categories
-        self.inner_folds = inner_folds
-        self.random_state = random_state
+    agent: str | None = None
+    prepare: str | None = "auto"
+    method: str = "auto"
+    graph: Any = None
+    profiles: Any = None
+    tradeoff: float | str = "auto"
+    l2: float | str = "auto"
+    budget: Any = None
+    bounds: Any = None
+    categories: Any = None
+    inner_folds: int = 5
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -11,6 +11,7 @@ Five lines from a messy table to a model for every patient, and to what learning
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from flockwise.objective import Logistic, Quadratic, Softmax
 from flockwise.results.metrics import probabilities
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
     """A linear classifier for each agent, learned together with the others; two classes or more.
 
@@ -58,38 +60,7 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
     `population_model_` after a private fit, and neither `models_` nor `gain_`, which stay at home.
     """
 
-    def __init__(
-        self,
-        *,
-        agent: str | None = None,
-        prepare: str | None = "auto",
-        method: str = "auto",
-        graph: Any = None,
-        profiles: Any = None,
-        tradeoff: float | str = "auto",
-        l2: float | str = "auto",
-        class_weight: Any = None,
-        budget: Any = None,
-        bounds: Any = None,
-        categories: Any = None,
-        inner_folds: int = 5,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            agent=agent,
-            prepare=prepare,
-            method=method,
-            graph=graph,
-            profiles=profiles,
-            tradeoff=tradeoff,
-            l2=l2,
-            budget=budget,
-            bounds=bounds,
-            categories=categories,
-            inner_folds=inner_folds,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
+    class_weight: Any = None
 
     def predict(self, X: Any, groups: Any = None) -> NDArray[Any]:
         """The class of each row, by the model of its agent."""
@@ -153,6 +124,7 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
         return [str(label) for label in self.classes_] if self._has_many else []
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PersonalizedRegressor(RegressorMixin, PersonalizedEstimator):
     """A linear model of a number for each agent, learned together with the others.
 
@@ -162,38 +134,7 @@ class PersonalizedRegressor(RegressorMixin, PersonalizedEstimator):
     ridge regression.
     """
 
-    def __init__(
-        self,
-        *,
-        agent: str | None = None,
-        prepare: str | None = "auto",
-        method: str = "auto",
-        graph: Any = None,
-        profiles: Any = None,
-        tradeoff: float | str = "auto",
-        l2: float | str = "auto",
-        budget: Any = None,
-        bounds: Any = None,
-        categories: Any = None,
-        target_range: tuple[float, float] | None = None,
-        inner_folds: int = 5,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            agent=agent,
-            prepare=prepare,
-            method=method,
-            graph=graph,
-            profiles=profiles,
-            tradeoff=tradeoff,
-            l2=l2,
-            budget=budget,
-            bounds=bounds,
-            categories=categories,
-            inner_folds=inner_folds,
-            random_state=random_state,
-        )
-        self.target_range = target_range
+    target_range: tuple[float, float] | None = None
 
     def predict(self, X: Any, groups: Any = None) -> NDArray[np.float64]:
         """The number for each row, by the model of its agent."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import pkgutil
 from typing import TYPE_CHECKING, Any
+
+from flockwise.later import homes_in
 
 # The public names, each in the form that type checkers take as public. At run time nothing of it is executed:
 # a name is imported when it is first used, because the privacy package alone starts in a fraction of the time
@@ -111,15 +111,7 @@ if TYPE_CHECKING:
     from flockwise.theory import convergence_theory as convergence_theory, utility_theory as utility_theory
 
 
-def _homes() -> dict[str, str]:
-    """The module of each public name, read from the imports above."""
-    tree = ast.parse(pkgutil.get_data(__name__, "__init__.py") or b"")
-    [public] = (node for node in tree.body if isinstance(node, ast.If))
-    imports = [node for node in public.body if isinstance(node, ast.ImportFrom)]
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
-
-
-_HOME_OF = _homes()
+_HOME_OF = homes_in(__name__)
 __all__ = sorted([*_HOME_OF, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
 
 

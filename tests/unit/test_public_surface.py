@@ -231,7 +231,8 @@ def test_the_privacy_package_starts_without_the_engines():
 def test_public_names_are_found_without_a_folder_of_files(tmp_path):
     """They are read from the package's own source: a zip archive has it as well as a wheel."""
     with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
-        archive.write(SOURCE / "__init__.py", "flockwise/__init__.py")
+        for name in ("__init__.py", "later.py"):
+            archive.write(SOURCE / name, f"flockwise/{name}")
     code = "import flockwise; print(flockwise.__file__, *flockwise.__all__)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "package.zip")}
     done = subprocess.run(

@@ -31,11 +31,4 @@ __all__ = [
 ]
 
 # Readers are large, and no business of a real agent: they are imported when they are used.
-__getattr__ = names_from(
-    __name__,
-    movielens=("MovieLens", "load_movielens"),
-    ratings=("RatingsTask", "ratings_task"),
-    stored=("StoredPopulation", "open_population"),
-    synthetic=("LinearTask", "linear_classification"),
-    tables=("population_from_frame", "read_population"),
-)
+__getattr__ = names_from(__name__)

@@ -45,8 +45,4 @@ __all__ = [
 ]
 
 # Of all agents together, with SciPy and compiled code: imported when they are used, and by no real agent.
-__getattr__ = names_from(
-    __name__,
-    collaborative=("CollaborativeObjective", "PropagationObjective"),
-    local_batch=("LocalObjectives",),
-)
+__getattr__ = names_from(__name__)

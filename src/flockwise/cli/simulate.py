@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 
 import flockwise
@@ -30,11 +33,13 @@ from flockwise.engine.ray.progress import traffic_in_words
 from flockwise.errors import ConfigError, ResumeError
 from flockwise.method.base import baselines_beside
 from flockwise.report import Comparison, Page
-from flockwise.results.trajectory import Trajectory
+from flockwise.results.trajectory import RECORD_FIELDS, Trajectory
 
 SAVED_RUN = "run.npz"
 # What is left of a run on a cluster whose driver was lost.
 CHECKPOINTS = "checkpoints"
+# Where shards write their agents' models, and the records of such a run.
+MODELS, RECORDS = "models", "records.parquet"
 # Of larger data (samples × features) the choice of a penalty would take longer than most runs.
 MOST_TUNED = 5_000_000
 
@@ -65,6 +70,9 @@ def simulate(
     with folder_for_results(out) as folder:
         saved = _saved_run(folder / SAVED_RUN, resume)
         shown = _ShardsShown()
+        leaves_models = not getattr(settings.engine, "gather", True)
+        if leaves_models and (folder / MODELS).exists():
+            raise ConfigError(f"{folder / MODELS}: holds the models of an earlier run; name another folder")
         engine = _ray_engine(settings.engine, folder, address, shards, shown)
         # Before the data are read.
         missing = (engine or ENGINES[settings.engine.name]).missing()
@@ -81,12 +89,18 @@ def simulate(
             run = experiment.simulate(engine=engine, resume=saved, progress=report, should_stop=stop_wanted)
     if "shards" in run.settings:
         say(traffic_in_words(run.settings["shards"]))
-    run.save(folder / SAVED_RUN)
-    remove_checkpoint(folder / CHECKPOINTS)  # from now on one there is of a later driver
+    if leaves_models:
+        _finish_there(run, folder)
+    else:
+        run.save(folder / SAVED_RUN)
+        remove_checkpoint(folder / CHECKPOINTS)  # from now on one there is of a later driver
     if run.stopped == "interrupted":
         say(f"Saved after {run.final.ticks:,} ticks. Go on with:")
         say(f"    flockwise simulate {config} --out {out} --resume")
         raise typer.Exit(INTERRUPTED)
+    if leaves_models:
+        say(f"The models stay in {folder / MODELS}. There is no report, which would gather them.")
+        return
     run.to_parquet(folder / "models.parquet", which=None if run.own_models is None else "released")
     if run.own_models is not None:
         run.to_parquet(folder / "own_models.parquet", which="own")
@@ -105,6 +119,16 @@ def simulate(
         plan_lines=() if experiment.plan is None else plan_lines(experiment.plan),
     )
     show_report(folder, page, settings.seed, experiment.samples.targets)
+
+
+def _finish_there(run: Trajectory, folder: Path) -> None:
+    """Of a run whose models stay with the shards, save the records; one to go on with is its checkpoint."""
+    if run.stopped == "interrupted":
+        shutil.rmtree(folder / MODELS)
+        return
+    pq.write_table(pa.table({name: run.column(name) for name in RECORD_FIELDS}), folder / RECORDS)
+    (folder / SAVED_RUN).unlink(missing_ok=True)  # of a run whose place this one takes
+    remove_checkpoint(folder / CHECKPOINTS)
 
 
 class _ShardsShown:
@@ -129,6 +153,7 @@ def _ray_engine(
             shards=shards or section.shards,
             address=address or section.address,
             folder=folder / CHECKPOINTS,
+            models=None if section.gather else folder / MODELS,
             on_progress=shown,
         )
     for option, value in (("--address", address), ("--shards", shards)):

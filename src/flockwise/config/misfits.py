@@ -207,3 +207,5 @@ def _in_engine(config: Config) -> Iterator[str]:
         if value := getattr(config.engine, key):
             name = config.method.name
             yield f'engine.{key}: got {value}; name = "{name}" needs an ideal network, leave it out'
+    if not getattr(config.engine, "gather", True):
+        yield f'engine.gather: got false; name = "{config.method.name}" has no shards, leave it out'

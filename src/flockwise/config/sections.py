@@ -311,4 +311,5 @@ def engine_kind(values: Mapping[str, Any]) -> Kind:
         threads=(Count | None, None),
         shards=(Count | None, None),
         address=(Name | None, None),
+        gather=(Flag, True),
     )

@@ -159,9 +159,10 @@ class SavedRun(Protocol):
 class Run(Protocol):
     """One run of a rule; its models may be on another device or on other machines.
 
-    Such a run may have more methods: `keep(about)`, called at barriers with a function that gives what is to
-    be saved beside its state; `close()`, called at the end in any case; and `leave_models`, in place of
-    `result` and `state`, which has files written where the models are.
+    Such a run may have more methods: `keep(about, at_once=...)`, called at barriers with a function that
+    gives what is to be saved beside its state, and with at_once where the run is interrupted; `close()`,
+    called at the end in any case; and `leave_models`, in place of `result` and `state`, which has files
+    written where the models are.
     """
 
     def status(self, until: int) -> Status: ...

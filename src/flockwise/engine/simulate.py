@@ -308,7 +308,7 @@ def _check_divisible(name: str, prepared: Prepared) -> None:
     if prepared.finish is not None and not hasattr(prepared.finish, "part"):
         raise SimulationError(
             f"method {name!r} makes own models of all agents' samples in one place, not with the shards; "
-            "leave models out of the engine"
+            "leave models out of the engine, and gather = false out of a configuration"
         )
 
 
@@ -370,6 +370,7 @@ class _Driver:
             if self._has_settled():
                 return "tolerance"
             if should_stop is not None and should_stop():
+                self._keep(at_once=True)
                 return self._finish("interrupted")
             self._advance(min(self._next_barrier(), self._end), progress)
             if self._stops.record_every is not None:
@@ -389,11 +390,11 @@ class _Driver:
         sure = self._run.goes_on_to(self.now + UNITS_UNRECORDED * TIME_UNIT)
         return max(following, sure // step * step)
 
-    def _keep(self) -> None:
+    def _keep(self, *, at_once: bool = False) -> None:
         """Let a run that saves itself do so: what it kept is a run that was interrupted here."""
         keep = getattr(self._run, "keep", None)
         if keep is not None:
-            keep(self._about)
+            keep(self._about, at_once=at_once)
 
     def _about(self) -> Mapping[str, Any]:
         """The manifest of a checkpoint, beside the state of the run."""

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from flockwise import code_cache
 from flockwise.cli import app as app_module
 from flockwise.cli import simulate as simulate_module
 from flockwise.cli.app import app
+from flockwise.cli.console import INTERRUPTED
 from flockwise.cli.demo import FEWEST_AGENTS
 from flockwise.config import Config, build
-from flockwise.engine import ENGINES, RayEngine, RunSettings
+from flockwise.engine import ENGINES, Checkpoint, RayEngine, RunSettings
+from flockwise.engine.ray.run import ShardedRun
 from flockwise.engine.ray.start import start_here
 from flockwise.errors import ConfigError, DataError, SimulationError
 from flockwise.graph import angular_graph
@@ -166,6 +169,75 @@ def test_samples_in_a_folder_are_read_at_once_or_by_the_shards(tmp_path, monkeyp
     config.write_text(FOLDER.format(engine="ray", bound=""))
     with pytest.raises(ConfigError, match="feature_bound: missing; where shards read the samples"):
         Config.read(config)
+
+
+STAYING = QUICK.replace('name = "reference"', 'name = "ray"\nthreads = 1\ngather = false')
+
+
+@pytest.fixture
+def two_shards_here(monkeypatch):
+    """Engine "ray" with its shards in this process."""
+
+    def here(engine, rule, settings, state):
+        options = {"parts": np.arange(6) // 3, "folder": engine.folder, "models": engine.models}
+        return start_here(rule, settings, 2, state, **options)
+
+    monkeypatch.setattr("flockwise.engine.ray.start.start_run", here)
+    monkeypatch.setattr(RayEngine, "missing", lambda self: None)
+    monkeypatch.setattr(ShardedRun, "_gathered", lambda self: pytest.fail("models are gathered"))
+
+
+def learned(folder):
+    """By agent, the models that shards have written."""
+    files = sorted(folder.iterdir())
+    assert [file.name for file in files] == ["models-00000.parquet", "models-00001.parquet"]
+    table = pa.concat_tables([pq.read_table(file) for file in files])
+    return dict(zip(table["agent"].to_pylist(), table["x1"].to_pylist(), strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::flockwise.errors.FlockwiseWarning")
+def test_models_stay_with_the_shards(tmp_path, quick, two_shards_here):
+    alone, out = build(Config.read(quick)).simulate(), tmp_path / "out"
+    quick.write_text(STAYING)
+    result = invoke("simulate", quick, "--out", out)
+    assert result.exit_code == 0
+    assert "The models stay in" in result.stderr
+    assert {file.name for file in out.iterdir()} == {"models", "records.parquet", "checkpoints"}
+    assert list((out / "checkpoints").iterdir()) == []
+    expected = dict(zip(alone.agent_names, np.asarray(alone.models)[:, 1], strict=True))
+    assert learned(out / "models") == pytest.approx(expected, abs=1e-12)
+    records = pq.read_table(out / "records.parquet")
+    np.testing.assert_allclose(records["objective"], alone.column("objective"), rtol=1e-9)
+    with pytest.raises(ConfigError, match="models: holds the models of an earlier run; name another folder"):
+        invoke("simulate", quick, "--out", out)
+
+
+@pytest.mark.filterwarnings("ignore::flockwise.errors.FlockwiseWarning")
+def test_a_run_whose_models_stay_with_the_shards_goes_on_where_it_was_interrupted(
+    tmp_path, quick, two_shards_here, monkeypatch
+):
+    quick.write_text(STAYING)
+    assert invoke("simulate", quick, "--out", tmp_path / "whole").exit_code == 0
+    out, left = tmp_path / "out", iter([False] * 3)
+    with monkeypatch.context() as patched:
+        stop = nullcontext(lambda: next(left, True))
+        patched.setattr(simulate_module, "stop_on_interrupt", lambda: stop)
+        result = invoke("simulate", quick, "--out", out)
+    assert result.exit_code == INTERRUPTED
+    assert "Saved after " in result.stderr
+    assert [file.name for file in out.iterdir()] == ["checkpoints"]
+    assert Checkpoint.read(out / "checkpoints").records[-1].time == 3.0
+    with pytest.raises(ConfigError, match="checkpoints: holds an interrupted run"):
+        invoke("simulate", quick, "--out", out)
+    assert invoke("simulate", quick, "--out", out, "--resume").exit_code == 0
+    assert learned(out / "models") == learned(tmp_path / "whole" / "models")
+    assert pq.read_table(out / "records.parquet") == pq.read_table(tmp_path / "whole" / "records.parquet")
+
+
+def test_models_of_a_method_without_shards_cannot_stay_there(quick):
+    quick.write_text(STAYING.replace('name = "cd"\nupdates = 10', 'name = "local"'))
+    with pytest.raises(ConfigError, match=r'engine\.gather: got false; name = "local" has no shards'):
+        Config.read(quick)
 
 
 def test_a_refused_run_leaves_no_empty_folder(rooms, tmp_path):

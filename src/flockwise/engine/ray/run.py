@@ -302,10 +302,13 @@ class ShardedRun:
 
     # Checkpoints.
 
-    def keep(self, about: Callable[[], Mapping[str, Any]]) -> None:
-        """Save all shards, then say so in the manifest: from then on a lost shard goes back to here only."""
+    def keep(self, about: Callable[[], Mapping[str, Any]], *, at_once: bool = False) -> None:
+        """Save all shards, then say so in the manifest: from then on a lost shard goes back to here only.
+
+        at_once: although the last time may be a moment ago.
+        """
         folder = self._folder
-        if folder is None or time.monotonic() < self._saved_at + self._every:
+        if folder is None or not (at_once or time.monotonic() >= self._saved_at + self._every):
             return
 
         def save() -> list[str]:

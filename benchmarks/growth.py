@@ -6,6 +6,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,11 +42,11 @@ def clock_for(threads: int) -> Callable[[], float]:
 
 
 def start_seconds(problem: Problem, threads: int, *, private: bool = False) -> float:
-    """From population and graph to the first update: checks, rule, clocks, and who ticks before whom."""
+    """From arrays to the first update: all checks, the rule, the clocks, and who ticks before whom."""
     clock = clock_for(threads)
     started = clock()
-    # A new one, which has kept nothing.
-    problem = Problem(problem.population, problem.graph, problem.objective)
+    # New ones, which have checked and kept nothing.
+    problem = Problem(replace(problem.population), replace(problem.neighbors), problem.objective)
     rule = (
         private_descent(problem, UPDATES_PER_START)
         if private

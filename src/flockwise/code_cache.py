@@ -55,11 +55,18 @@ def compiled(**options: Any) -> Callable[[FunctionType], Any]:
     def compile_and_keep(function: FunctionType) -> Any:
         dispatcher = njit(**options)(function)
         if isinstance(dispatcher, Dispatcher):  # not with NUMBA_DISABLE_JIT
-            cache = CodeCache(function, repr(sorted(options.items(), key=str)))
+            cache = CodeCache(
+                function, repr(sorted((name, _ordered(value)) for name, value in options.items()))
+            )
             dispatcher._cache = cache  # pyright: ignore[reportAttributeAccessIssue]
         return dispatcher
 
     return compile_and_keep
+
+
+def _ordered(option: Any) -> Any:
+    """The order of a set of names differs from process to process."""
+    return sorted(option) if isinstance(option, set) else option
 
 
 class CodeCache(_Cache):

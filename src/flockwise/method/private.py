@@ -182,14 +182,15 @@ def tail_noise_variances(
     An update takes (1 − α) of the model along and adds α·μc_i times its noise, so the noise of
     update u counts α·μc_i·(1 − α)^(t − u) in model t. What comes back from neighbors is left out.
     """
-    keep, gains = (1 - step_sizes)[:, None], (step_sizes * pulls)[:, None]
+    keep, gains = 1 - step_sizes, step_sizes * pulls
     n_updates = stds.shape[1]
     first = tail_start(n_updates) if first is None else first
-    updates = np.arange(n_updates)[None, :]
-    # Σ over t from max(u, first) to the last of keep^(t − u), a geometric series.
-    begin = np.maximum(updates, first) - updates
-    weights = gains * (keep**begin - keep ** (n_updates - updates)) / (1 - keep)
-    return ((weights * stds) ** 2).sum(axis=1) / (n_updates - first) ** 2
+    # Σ over t from max(u, first) to the last of keep^(t − u), for one u after the other.
+    reach, total = np.zeros(len(keep)), np.zeros(len(keep))
+    for update in reversed(range(n_updates)):
+        reach = keep * reach + (update >= first)
+        total += (gains * reach * stds[:, update]) ** 2
+    return total / (n_updates - first) ** 2
 
 
 def usual_clip(objective: Objective, mechanism: str, n_features: int) -> float:

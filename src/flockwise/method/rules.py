@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
@@ -63,8 +64,11 @@ class Edges(NamedTuple):
     @property
     def degrees(self) -> NDArray[np.float64]:
         """D_ii: the sum of an agent's weights."""
-        owners = np.repeat(np.arange(len(self.counts)), self.counts)
-        return np.bincount(owners, self.weights, len(self.counts)).astype(np.float64)
+        known = int(self.neighbors.max(initial=-1)) + 1
+        rows = sparse.csr_array(
+            (self.weights, self.neighbors, self.offsets), shape=(len(self.offsets) - 1, known)
+        )
+        return rows @ np.ones(known)
 
     def offsets_for(self, n_known: int) -> NDArray[np.int64]:
         """With empty rows for positions that are known as neighbors only."""

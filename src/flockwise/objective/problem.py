@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from flockwise.graph.similarity import SimilarityGraph
 
 ROWS_AT_ONCE = 1 << 14
+# Of the samples of a large simulation; those of one agent are fewer.
+NUMBERS_WORTH_A_COMPILER = 1 << 22
 _DEPENDS_ON_TRADEOFF = ("pulls", "step_sizes", "block_smoothness", "fingerprint")
 
 
@@ -208,6 +210,8 @@ def _bounded(features: NDArray[Any], bound: float) -> NDArray[Any]:
     """Rows that are too long, scaled down; the same array if there are none."""
     # A row scaled to the bound in the data's own precision may exceed it by rounding.
     allowed = bound * (1 + 4 * features.shape[1] ** 0.5 * np.finfo(features.dtype).eps)
+    if features.size > NUMBERS_WORTH_A_COMPILER and _longest(features) <= allowed:
+        return features
     # Some rows at a time: room for the lengths of all takes longer than they do.
     starts = range(0, len(features), ROWS_AT_ONCE)
     pieces = ((start, features[start : start + ROWS_AT_ONCE]) for start in starts)
@@ -218,6 +222,13 @@ def _bounded(features: NDArray[Any], bound: float) -> NDArray[Any]:
     bounded = features.copy()
     bounded[long] = clip_rows(features[long], bound, "l2")
     return bounded
+
+
+def _longest(rows: NDArray[Any]) -> float:
+    # Imported here: it brings a compiler, which a real agent never needs.
+    from flockwise.objective.passes import longest_row
+
+    return longest_row(rows)
 
 
 def _lengths(rows: NDArray[Any]) -> NDArray[Any]:
@@ -258,7 +269,9 @@ def check_targets(population: Population, loss: Loss) -> None:
 
 def target_misfit(population: Population, loss: Loss, kind: Literal["training", "held-out"]) -> str | None:
     """The first target that the loss does not accept, in words; None if it accepts them all."""
-    valid = loss.valid_targets(population.targets)
+    # Some at a time: room for what a loss compares takes longer than comparing.
+    pieces = np.split(population.targets, range(ROWS_AT_ONCE, population.n_samples, ROWS_AT_ONCE))
+    valid = np.concatenate([loss.valid_targets(piece) for piece in pieces])
     if valid.all():
         return None
     row = int(np.argmin(valid))

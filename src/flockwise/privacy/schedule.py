@@ -54,7 +54,8 @@ class Schedule:
     def stds(self, dimension: int) -> NDArray[np.float64]:
         """Standard deviation of one coordinate for a sensitivity of 1, by agent and release."""
         unit = MECHANISMS[self.mechanism](1.0, 1.0, None, dimension).noise_std
-        return (unit * self.multipliers)[self.rows]
+        # One release of everyone lies after the other, as they are used.
+        return np.take(unit * self.multipliers.T, self.rows, axis=1).T
 
     def plan_of(self, agent: int) -> Plan:
         return self.plans[int(self.rows[agent])]

@@ -19,6 +19,7 @@ from flockwise.objective import (
     Quadratic,
     Softmax,
 )
+from flockwise.objective import problem as problems
 from flockwise.objective.losses import loss_from_json, loss_to_json
 
 
@@ -106,7 +107,8 @@ def test_a_problem_without_samples_or_edges_has_a_fingerprint():
         (Softmax(3), 0.5, "which expects a whole number from 0 to 2"),
     ],
 )
-def test_bad_targets_are_refused_by_agent_row_and_value(loss, bad, expected):
+def test_bad_targets_are_refused_by_agent_row_and_value(monkeypatch, loss, bad, expected):
+    monkeypatch.setattr(problems, "ROWS_AT_ONCE", 2)
     targets = np.array([1.0, 1.0, 1.0, 1.0, bad])
     population = Population.packed(np.ones((5, 2)), targets, np.array([0, 3, 5]), agent_names=("anna", "ben"))
     with pytest.raises(ObjectiveError) as refused:
@@ -143,8 +145,10 @@ def test_penalties_that_are_still_to_be_chosen_are_refused_when_they_are_needed(
         _ = problem.l2_penalties
 
 
-def test_longer_samples_are_scaled_in_what_is_exchanged(make_problem):
+@pytest.mark.parametrize("numbers", [0, 1000], ids=["compiled", "plain"])
+def test_longer_samples_are_scaled_in_what_is_exchanged(make_problem, monkeypatch, numbers):
     """A refusal would leak that there is a longer one; directions and targets stay."""
+    monkeypatch.setattr(problems, "NUMBERS_WORTH_A_COMPILER", numbers)
     problem = make_problem(Logistic(), feature_bound=1.0)
     own, shown = problem.population, problem.exchanged
     before, after = (np.linalg.norm(each.features, axis=1) for each in (own, shown))
@@ -167,9 +171,11 @@ def test_eq_2_is_on_the_samples_that_are_exchanged(make_problem):
     assert value != CollaborativeObjective(make_problem(Logistic())).value(models)
 
 
+@pytest.mark.parametrize("numbers", [0, 1000], ids=["compiled", "plain"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_samples_within_the_bound_are_exchanged_as_they_are(make_problem, dtype):
+def test_samples_within_the_bound_are_exchanged_as_they_are(make_problem, monkeypatch, dtype, numbers):
     """Those that were scaled to the bound before count as within it, in the precision of the data."""
+    monkeypatch.setattr(problems, "NUMBERS_WORTH_A_COMPILER", numbers)
     problem = make_problem(Logistic())
     population = problem.population.astype(dtype)
     assert Problem(population, problem.graph).exchanged is population

@@ -221,8 +221,20 @@ def network_of(edges: Edges) -> Network:
 
 def direct(edges: Edges, dtype: DTypeLike) -> Direct:
     """The paper's network."""
-    shares = edges.weights / np.repeat(edges.degrees, edges.counts)
-    return read_only(Direct(shares.astype(dtype)))
+    shares = np.empty(edges.weights.size, dtype)
+    share_out(*map(read_only, (edges.offsets, edges.weights)), shares)
+    return read_only(Direct(shares))
+
+
+@compiled()
+def share_out(offsets, weights, shares):
+    """W_ij / D_ii of all edges."""
+    for agent in range(offsets.shape[0] - 1):
+        degree = 0.0
+        for e in range(offsets[agent], offsets[agent + 1]):
+            degree += weights[e]
+        for e in range(offsets[agent], offsets[agent + 1]):
+            shares[e] = weights[e] / degree
 
 
 def compiled_rule(rule: Descent, network: Network, link: Direct | Mail, start: DescentState) -> DescentRule:

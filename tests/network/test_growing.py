@@ -21,7 +21,7 @@ from flockwise.data import Samples
 from flockwise.data.samples import joined
 from flockwise.deploy.folder import AgentFolder, OwnBudget
 from flockwise.deploy.settings import NetworkSettings
-from flockwise.errors import LedgerError
+from flockwise.errors import LedgerError, PrivacyError
 from flockwise.graph import complete_graph
 from flockwise.net.store import FileStore
 from flockwise.objective import Objective
@@ -256,6 +256,20 @@ def test_an_agent_whose_ledger_of_a_batch_is_gone_does_not_start(networks, tmp_p
         assert world[0].node.releases == 2 * UPDATES
     (paths[0] / "state" / "batch1" / NAME).unlink()
     with pytest.raises(LedgerError, match="no ledger"):
+        FolderWorld(paths).start()
+
+
+@pytest.mark.parametrize("growth", ["one_budget", "batches"])
+def test_an_agent_that_lost_its_first_samples_and_its_ledger_does_not_send_the_others(
+    networks, tmp_path, growth
+):
+    paths = copied(networks(growth), tmp_path)
+    with FolderWorld(paths) as world:
+        world[0].add_data(*samples(2, FIRST))
+    (paths[0] / "state" / NAME).unlink()
+    data = paths[0] / AgentFolder.read(paths[0]).settings.data
+    np.savez(data, features=np.zeros((0, 2)), targets=np.zeros(0))
+    with pytest.raises(PrivacyError, match=r"'agent0'.*give them back"):
         FolderWorld(paths).start()
 
 

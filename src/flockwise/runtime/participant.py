@@ -245,7 +245,10 @@ class Participant:
 
     def _open_gates(self) -> GateQueue | None:
         budget, resources = self._definition.budget, self._resources
-        if budget is None or not len(self._definition.samples.targets):
+        if budget is None:
+            return None
+        if not len(self._definition.samples.targets):
+            self._check_has_none()
             return None
         self._check_growth()
         plan = budget.plan(on_grid=self._is_secure)
@@ -255,6 +258,14 @@ class Participant:
             return Gate(plan, ledger, resources.noise, start=start), ledger
 
         return GateQueue(open_gate, lambda: len(self.batches) if self._by_batches else 1, self._start)
+
+    def _check_has_none(self) -> None:
+        """Samples of an agent without a gate would be sent without noise."""
+        if len(self.samples.targets):
+            raise PrivacyError(
+                f"agent {self._definition.name!r}: samples were added to it, and those that it began with "
+                "are gone; give them back to it, or let it leave the network"
+            )
 
     def _check_growth(self) -> None:
         """Samples that have paid from one budget must not get another one each, nor the other way round."""

@@ -149,7 +149,7 @@ class AgentMemory:
         return self.ledgers[0]
 
     def resources(self, transport: Transport, time: Time, noise: Noise, **options: Any) -> AgentResources:
-        """options: further fields of AgentResources. By default an agent wakes by a clock that its name seeds."""
+        """options: of AgentResources. By default an agent wakes by a clock that its name seeds."""
         options.setdefault("make_clock", partial(PoissonClock, randomness=random.Random(self.ledger.agent)))
         return AgentResources(self.store, self, lambda: self.journal, noise, transport, time, **options)
 

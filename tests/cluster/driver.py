@@ -1,6 +1,8 @@
 """A driver of a sharded run, as a process of its own: python -m tests.cluster.driver FOLDER key=value ...
 
-Writes FOLDER/run.npz, and after each super-step a line to FOLDER/progress: the ticks done.
+Writes FOLDER/run.npz, and after each super-step a line to FOLDER/progress: the ticks done. With hold=1 it
+stops after the first checkpoint until there is a file FOLDER/go. With jobs=cd-2,private-4 it does several
+runs one after the other, each in a folder of that name, by method and shards.
 """
 
 from __future__ import annotations
@@ -57,12 +59,13 @@ def simulate(name: str = "cd", samples: Path | None = None, **options: Any) -> f
 
 
 def main(folder: Path, given: dict[str, str]) -> None:
-    pause = float(given.get("pause", 0))
-    log = (folder / "progress").open("a")
+    folder.mkdir(exist_ok=True)
+    log, checkpoint = (folder / "progress").open("a"), folder / "checkpoints" / "checkpoint.json"
 
     def on_progress(progress: Any) -> None:
         print(sum(progress.ticks), file=log, flush=True)
-        time.sleep(pause)
+        while "hold" in given and checkpoint.exists() and not (folder / "go").exists():
+            time.sleep(0.02)
 
     engine = RayEngine(
         shards=int(given["shards"]) if "shards" in given else None,
@@ -78,5 +81,14 @@ def main(folder: Path, given: dict[str, str]) -> None:
     run.save(folder / "run.npz")
 
 
+def all_jobs(folder: Path, given: dict[str, str]) -> None:
+    if "jobs" not in given:
+        main(folder, given)
+        return
+    for job in given["jobs"].split(","):
+        method, shards = job.split("-")
+        main(folder / job, given | {"method": method, "shards": shards})
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), dict(argument.split("=", 1) for argument in sys.argv[2:]))
+    all_jobs(Path(sys.argv[1]), dict(argument.split("=", 1) for argument in sys.argv[2:]))

@@ -1,7 +1,8 @@
 """A driver with little memory for each process: python -m tests.cluster.limited FOLDER MEGABYTES SHARDS.
 
-FOLDER has samples and edges (benchmarks.populations); the shards' models go to FOLDER/models. The limit is
-on the private memory of a process, and those that it starts inherit it: Ray's own, and the shards.
+FOLDER has samples and edges (benchmarks.populations), and the graph of these in FOLDER/graph; the shards'
+models go to FOLDER/models. The limit is on the private memory of a process, and those that it starts
+inherit it: Ray's own, and the shards.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from pathlib import Path
 
 import flockwise as fw
 
-TIME = 2.0
+TIME = 1.0
 
 
 def problem(folder: Path) -> fw.Problem:
     population = fw.open_population(folder / "samples", target="y", dtype="float32")
-    graph = fw.read_edges(folder / "edges", population.agent_names, source="profiles")
+    names, place = population.agent_names, folder / "graph"
+    graph = fw.read_edges(folder / "edges", names, source="profiles", folder=place)
     # Features lie in a cube around 0, of length 1.
     return fw.Problem(population, graph, fw.Objective(feature_bound=0.5 * population.n_features**0.5))
 

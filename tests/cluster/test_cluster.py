@@ -80,14 +80,25 @@ def shard_processes() -> list[int]:
     return [int(line.split()[0]) for line in lines if "ray::ShardActor" in line]
 
 
-@pytest.mark.parametrize(
-    ("shards", "method"), [(1, "cd"), (2, "cd"), (4, "cd"), (2, "private"), (2, "propagation")]
-)
-def test_local_workers_give_the_run_of_one_machine(shards, method, alone, tmp_path):
+JOBS = ("cd-1", "cd-2", "cd-4", "private-2", "propagation-2")
+
+
+@pytest.fixture(scope="module")
+def local_runs(tmp_path_factory):
+    """By job, the runs of one driver that starts a cluster of its own."""
+    folder = tmp_path_factory.mktemp("jobs")
     with world() as made:
-        run = finished(drive(made, tmp_path, shards=shards, method=method), tmp_path)
+        process = drive(made, folder, jobs=",".join(JOBS))
+        code = process.wait(SECONDS)
+    assert code == 0, (folder / "driver.log").read_text()[-3000:]
+    return {job: fw.Trajectory.load(folder / job / "run.npz") for job in JOBS}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_local_workers_give_the_run_of_one_machine(job, local_runs, alone):
+    run, (method, shards) = local_runs[job], job.split("-")
     assert_same(run, alone[method])
-    assert run.settings["shards"]["count"] == shards
+    assert run.settings["shards"]["count"] == int(shards)
     assert run.settings["shards"]["losses"] == 0
 
 
@@ -107,11 +118,12 @@ def test_a_killed_worker_reads_its_samples_anew_and_the_run_is_the_same(alone, t
     before, given = set(shard_processes()), {"samples": tmp_path / "samples", "models": tmp_path / "models"}
     driver.write_samples(given["samples"])
     with world() as made:
-        process = drive(made, tmp_path, shards=2, pause=0.1, method="private", **given)
+        process = drive(made, tmp_path, shards=2, hold=1, method="private", **given)
         wait_for(lambda: has_checkpoint(tmp_path), SECONDS, "the first checkpoint")
         mine = sorted(set(shard_processes()) - before)
         assert len(mine) == 2
         kill(mine[1])
+        (tmp_path / "go").touch()
         run = finished(process, tmp_path)
     assert run.settings["shards"]["losses"] >= 1
     assert_same(run, alone["private"])
@@ -188,7 +200,7 @@ def test_two_machines_give_the_run_of_one(two_machines, alone, tmp_path):
 
 
 def test_a_killed_driver_goes_on_from_its_checkpoint(two_machines, alone, tmp_path):
-    process = drive(two_machines, tmp_path, address=two_machines.cluster, method="private", pause=0.1)
+    process = drive(two_machines, tmp_path, address=two_machines.cluster, method="private", hold=1)
     wait_for(lambda: has_checkpoint(tmp_path), SECONDS, "the first checkpoint")
     kill(process.pid)
     process.wait(10)
@@ -219,20 +231,21 @@ tradeoff = 1.0
 
 [method]
 name = "cd"
-time = 15.0
+time = {time}
 
 [privacy]
 kind = "none"
 
 [engine]
-name = "ray"
+name = "{engine}"
 threads = 1
 """
 
 
 def test_the_command_runs_on_a_cluster_and_goes_on_after_its_end(two_machines, tmp_path):
     config, out = tmp_path / "run.toml", tmp_path / "out"
-    config.write_text(CONFIGURATION)
+    # Without an end that it could reach before it is killed.
+    config.write_text(CONFIGURATION.format(time=1e5, engine="ray"))
     command = [sys.executable, "-W", "ignore", "-m", "flockwise.cli", "simulate", str(config)]
     command += ["--out", str(out), "--no-baselines", "--address", two_machines.cluster]
     first = two_machines.start(0, command, tmp_path / "first.log")
@@ -240,12 +253,13 @@ def test_the_command_runs_on_a_cluster_and_goes_on_after_its_end(two_machines, t
     kill(first.pid)
     first.wait(10)
     assert not (out / "run.npz").exists()
+    config.write_text(CONFIGURATION.format(time=4.0, engine="ray"))
     second = two_machines.start(0, [*command, "--resume", "--shards", "3"], tmp_path / "second.log")
     words = tmp_path / "second.log"
     assert second.wait(SECONDS) == 0, words.read_text()[-3000:]
     assert "3 shards: " in words.read_text()
     assert "balance" in words.read_text()
-    config.write_text(CONFIGURATION.replace("ray", "cpu"))
+    config.write_text(CONFIGURATION.format(time=4.0, engine="cpu"))
     alone = build(Config.read(config)).simulate()
     run = fw.Trajectory.load(out / "run.npz")
     np.testing.assert_array_equal(np.asarray(run.models), np.asarray(alone.models))
@@ -254,9 +268,10 @@ def test_the_command_runs_on_a_cluster_and_goes_on_after_its_end(two_machines, t
 def test_a_killed_machine_sets_all_back_to_the_checkpoint_and_the_run_is_the_same(
     two_machines, alone, tmp_path
 ):
-    process = drive(two_machines, tmp_path, address=two_machines.cluster, pause=0.1)
+    process = drive(two_machines, tmp_path, address=two_machines.cluster, hold=1)
     wait_for(lambda: has_checkpoint(tmp_path), SECONDS, "the first checkpoint")
     two_machines.kill_machine(1)
+    (tmp_path / "go").touch()
     run = finished(process, tmp_path)
     assert run.settings["shards"]["losses"] >= 1
     assert_same(run, alone["cd"])

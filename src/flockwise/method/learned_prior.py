@@ -220,6 +220,11 @@ class _Private:
         self.asked = _Asked(method, self.public)
         self.crowd = self.asked.crowd
         self.spread: Spread = self.asked.spread
+        if self.spread != "default" and not self.asked.pairs(self.spread, 1).any():
+            raise PrivacyError(
+                f'spread="{self.spread}" compares samples of the same agent, and no agent has two; say '
+                'spread="default", which asks nothing, or leave spread="auto"'
+            )
         self.plan = self.asked.plan(self.spread)
 
     @property

@@ -85,6 +85,7 @@ LEAST_MOMENT: Final = 0.02
 LOGISTIC_VARIANCE: Final = 2.9
 LARGEST_RESPONSE: Final = 0.65
 NOT_OPENED: Final = "too many agents were absent to open a sum"
+NOT_MEASURED: Final = "no agent with two samples was there to tell how far agents differ"
 # Rounds in which the common model and the noise that it meets are found together.
 STEPS: Final = 3
 
@@ -205,7 +206,10 @@ def learn_prior(facts: PriorFacts) -> Conversation[LearnedValues | str]:
         further: OpenedSum | None = yield SumRequest("spread", around)
         if further is None:
             return NOT_OPENED
-        found.append(facts.among(further.present).found(further.total, around.basis.shape[1]))
+        seen, directions = facts.among(further.present), around.basis.shape[1]
+        if not seen.pairs[directions].any():
+            return NOT_MEASURED
+        found.append(seen.found(further.total, directions))
     differences = differences_of(found, common, facts, unrelated)
     return LearnedValues(common.mean, common.covariance + differences.spread, differences.within)
 

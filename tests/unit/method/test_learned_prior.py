@@ -55,6 +55,16 @@ def unrelated_problem():
     return Problem(Population.from_arrays(features, targets, owners).with_intercept(), None, objective)
 
 
+def single_samples(alone=0):
+    """4,000 samples of as many agents, but for two each of the first agents."""
+    random = np.random.default_rng(4)
+    owners = np.concatenate([np.arange(4000), np.arange(alone)])
+    features = random.uniform(-1, 1, (len(owners), 2))
+    targets = features @ TRUTH[:2] + TRUTH[2] + random.normal(0, 0.2, len(owners))
+    objective = Objective(Quadratic(), feature_bound=1.8, target_range=(-2.0, 2.0))
+    return Problem(Population.from_arrays(features, targets, owners).with_intercept(), None, objective)
+
+
 LOSSES = pytest.mark.parametrize("loss", [Quadratic(), Logistic()], ids=["quadratic", "logistic"])
 
 
@@ -175,6 +185,13 @@ class TestAbsentAgents:
         run = run_of(problem, method, conditions=late)
         assert run.prior is None
         assert run.settings["vectors_by_stage"] == {"moments": 60, "spread": 53}
+
+    @pytest.mark.parametrize("spread", ["number", "numbers", "matrix"])
+    def test_where_only_agents_with_one_sample_are_there_local_models_stay(self, spread):
+        away = Conditions(leaves=dict.fromkeys(range(10), 1.5))
+        run = run_of(single_samples(alone=10), LearnedPrior(BUDGET, spread), conditions=away)
+        assert run.prior is None
+        assert "no agent with two samples was there" in run.settings["advice"]
 
     def test_delays_and_losses_have_no_meaning_for_sums(self):
         for conditions in (Conditions(delay=1.0), Conditions(loss=0.1)):
@@ -320,6 +337,13 @@ class TestRefusals:
         ):
             with pytest.raises(PrivacyError, match=words):
                 run_of(Problem(problem.population, None, objective), LearnedPrior(BUDGET))
+
+    @pytest.mark.parametrize("spread", ["number", "numbers", "matrix"])
+    def test_what_only_two_samples_of_an_agent_tell_is_not_asked_where_nobody_has_two(self, spread):
+        problem = single_samples()
+        with pytest.raises(PrivacyError, match=f'spread="{spread}".*say spread="default"'):
+            run_of(problem, LearnedPrior(BUDGET, spread))
+        assert run_of(problem, LearnedPrior(BUDGET)).prior is not None
 
     def test_real_agents_cannot_run_it_and_are_told_so(self):
         with pytest.raises(ConfigError, match=r'method\.name: real agents cannot run "learned_prior"'):

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.network.conversations import PROTOCOLS
 from tests.network.world import FolderWorld, MemoryWorld, make_folders, named
 
 from flockwise.data import Samples
 from flockwise.deploy.folder import AgentFolder, NoBudget, OwnBudget
-from flockwise.deploy.settings import NetworkSettings
+from flockwise.deploy.settings import NetworkSettings, promise
 from flockwise.errors import NetworkError, PrivacyError
 from flockwise.graph import complete_graph
 from flockwise.objective import Objective
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.noise import SecureNoise
+from flockwise.privacy.origin import Origin
+from flockwise.release import PointMean
 from flockwise.runtime.participant import AgentDefinition, Participant
 from flockwise.runtime.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
 
@@ -68,6 +71,28 @@ def test_an_agent_says_whether_its_noise_is_simulated():
     assert "secure" not in simulated.splitlines()[2]
     assert "This is a simulation" not in secure
     assert "secure discrete Gaussian noise" in secure
+
+
+def test_an_agent_adds_up_what_its_network_was_made_of():
+    graph = Origin("the graph, built from models released by cd", "released", ((5.0, 5.0), (1e-4, 1e-4)))
+    features = Origin("features of unknown origin", "unknown")
+    settings = replace(PRIVATE, origins=(graph, features))
+    said = MemoryWorld(defined(settings, BUDGET)).make("agent0").guarantee  # from what a roster says
+    assert "ε = 6, δ = 0.0011" in said
+    assert "The total includes what was released before: the graph" in said
+    assert "NOT covered" in said
+    assert "features of unknown origin" in said.partition("NOT covered")[2]
+
+
+class OtherMean(PointMean):
+    """A statistic of another package."""
+
+
+def test_an_agent_says_by_whose_word_its_sensitivity_holds():
+    settings = replace(PRIVATE, statistic=OtherMean(), protocol=PROTOCOLS["release_once"])
+    said = promise(settings, [OwnBudget(epsilon=1.0, delta=1e-3, updates=1)])
+    assert "Sensitivity as declared by tests" in said
+    assert "declared" not in promise(replace(settings, statistic=PointMean()), [BUDGET])
 
 
 @pytest.mark.parametrize("budget", [BUDGET, BATCHES])

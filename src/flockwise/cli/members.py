@@ -36,7 +36,7 @@ def members_of(experiment: Experiment) -> tuple[list[Member], NetworkSettings]:
         protocol=deployment.protocol,
         magnitude_bound=MAGNITUDE_BOUND if converses else magnitude_bound(objective, label),
         round_timeout=config.network.round_timeout,
-        not_covered=tuple(one.words for one in problem.origins if is_private and not one.is_covered),
+        origins=tuple(one for one in problem.origins if is_private and one.status != "public"),
         feature_names=tuple(problem.population.feature_names),
         has_intercept=problem.population.has_intercept,
     )

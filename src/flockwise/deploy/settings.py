@@ -5,7 +5,7 @@ An agent's own settings (its samples, its budget) are in its own folder and in n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
@@ -18,10 +18,11 @@ from flockwise.objective import Objective
 from flockwise.privacy.guarantee import NOT_PRIVATE, USUALLY_PUBLIC, Guarantee
 from flockwise.privacy.mechanisms import MECHANISMS
 from flockwise.privacy.origin import Origin
+from flockwise.privacy.plan import Plan
 from flockwise.protocol import PROTOCOLS
 from flockwise.protocol.aggregation import Neighbors
-from flockwise.registry import part_from_json, part_to_json
-from flockwise.release.statistic import STATISTICS
+from flockwise.registry import declared_by, part_from_json, part_to_json
+from flockwise.release.statistic import STATISTICS, declaring_parts
 
 # No coordinate of a model is larger: far above any model that learning ends with, and far below overflow.
 MAGNITUDE_BOUND: Final = 1e6
@@ -31,8 +32,6 @@ ROOM: Final[Mapping[PrivacyLabel, float]] = {"none": 10.0, "dp": 100.0}
 # Seconds. Long enough for a process to be started again: a neighbor that is given up is missing in all means.
 ROUND_TIMEOUT: Final = 60.0
 
-# The fields that are lists of texts.
-LISTS: Final = ("not_covered", "feature_names")
 # Public in every network of real agents, besides all else.
 PUBLIC: Final = ("how many samples arrive, and when", "when an agent runs, and when it sends")
 BY_BATCHES: Final = (
@@ -49,7 +48,8 @@ class NetworkSettings:
     statistic, protocol: what agents release once, and what they talk about after it; with None they run
         coordinate descent.
     round_timeout: seconds without a sign of life after which a conversation goes on without a neighbor.
-    not_covered: what the network was made of that no guarantee covers, such as its graph.
+    origins: what the network was made of besides public facts, such as a graph from models: a guarantee adds
+        up what was spent on it, or says that it does not cover it.
     feature_names: of every agent's samples, in their order; empty where nobody has named them.
     has_intercept: whether the last feature was added and is 1 in every sample.
     """
@@ -62,7 +62,7 @@ class NetworkSettings:
     protocol: Any = None
     magnitude_bound: Positive = MAGNITUDE_BOUND
     round_timeout: Positive = ROUND_TIMEOUT
-    not_covered: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
     feature_names: tuple[str, ...] = ()
     has_intercept: bool = False
 
@@ -90,8 +90,9 @@ class NetworkSettings:
         return self.protocol is not None
 
     @property
-    def origins(self) -> tuple[Origin, ...]:
-        return tuple(Origin(what, "private") for what in self.not_covered)
+    def not_covered(self) -> tuple[str, ...]:
+        """What no guarantee covers, in words."""
+        return tuple(one.words for one in self.origins if not one.is_covered)
 
     def largest_relay(self, dimension: int) -> int:
         """The most coordinates of a relay; 0 where there are none."""
@@ -105,7 +106,10 @@ class NetworkSettings:
     def to_json(self) -> dict[str, Any]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"objective": self.objective.to_json()}
-        values |= {name: list(getattr(self, name)) for name in LISTS}
+        values |= {
+            "origins": [one.to_json() for one in self.origins],
+            "feature_names": list(self.feature_names),
+        }
         if self.converses:
             values |= {"statistic": part_to_json(self.statistic), "protocol": part_to_json(self.protocol)}
         return values
@@ -116,7 +120,8 @@ class NetworkSettings:
         try:
             values = dict(document)
             values["objective"] = Objective.from_json(values["objective"])
-            values |= {name: tuple(values[name]) for name in LISTS}
+            values["origins"] = tuple(Origin.from_json(one) for one in values["origins"])
+            values["feature_names"] = tuple(values["feature_names"])
             for name, registry in (("statistic", STATISTICS), ("protocol", PROTOCOLS)):
                 if values[name] is not None:
                     values[name] = part_from_json(registry, values[name])
@@ -151,6 +156,13 @@ def check_budget(agent: str, settings: NetworkSettings, budget: OwnBudget) -> No
         )
 
 
+def _declaring(settings: NetworkSettings, plans: Iterable[Plan]) -> Iterator[Any]:
+    """All parts by whose word the sensitivity holds."""
+    if settings.converses:
+        yield from declaring_parts(settings.statistic, settings.objective.loss)
+    yield from (MECHANISMS[plan.mechanism] for plan in plans)
+
+
 def promise(
     settings: NetworkSettings, privacies: Sequence[NoBudget | OwnBudget], *, secure: bool = True
 ) -> str:
@@ -172,6 +184,7 @@ def promise(
         accountant=" and ".join(sorted({plan.accountant for plan in plans})),
         plan=min(plans, key=lambda plan: plan.budget.epsilon),
         origins=settings.origins,
+        declared=filter(None, map(declared_by, _declaring(settings, plans))),
         public=(*USUALLY_PUBLIC, *PUBLIC),
         simulated=not secure,
     ).explain()

@@ -13,7 +13,7 @@ KEY: Final = "flockwise"
 
 def table_metadata(about: Mapping[str, Any], origin: Origin) -> dict[str, str]:
     """Metadata of an Arrow table or a Parquet file; pandas shows the same as `attrs`."""
-    document = {**about, "origin": _to_json(origin)}
+    document = {**about, "origin": origin.to_json()}
     frame = {"index_columns": [], "column_indexes": [], "columns": [], "attributes": {KEY: document}}
     return {KEY: json.dumps(document), "pandas": json.dumps(frame)}
 
@@ -22,29 +22,8 @@ def exported_origin(table: Any) -> Origin | None:
     """The origin that a table of exported models states; None for all other tables."""
     attributes = getattr(table, "attrs", None)
     if isinstance(attributes, Mapping) and KEY in attributes:
-        return _from_json(attributes[KEY]["origin"])
+        return Origin.from_json(attributes[KEY]["origin"])
     metadata = getattr(getattr(table, "schema", None), "metadata", None)
     if isinstance(metadata, Mapping) and KEY.encode() in metadata:
-        return _from_json(json.loads(metadata[KEY.encode()])["origin"])
+        return Origin.from_json(json.loads(metadata[KEY.encode()])["origin"])
     return None
-
-
-def _to_json(origin: Origin) -> dict[str, Any]:
-    return {
-        "what": origin.what,
-        "status": origin.status,
-        "spent": origin.spent,
-        "declared": origin.declared,
-        "seeds": sorted(origin.seeds),
-    }
-
-
-def _from_json(document: Mapping[str, Any]) -> Origin:
-    spent = document["spent"]
-    return Origin(
-        document["what"],
-        document["status"],
-        spent and (tuple(spent[0]), tuple(spent[1])),
-        tuple(document["declared"]),
-        seeds=frozenset(document["seeds"]),
-    )

@@ -9,7 +9,7 @@ from typing import Final
 
 from flockwise.notebook import html_table
 from flockwise.privacy.budget import Budget, Budgets
-from flockwise.privacy.origin import Origin, Spans
+from flockwise.privacy.origin import EVERYONE_ELSE, Adversary, Origin, Span, Spans, weakest
 from flockwise.privacy.plan import Plan
 
 NOT_PRIVATE: Final = "not differentially private"
@@ -27,17 +27,6 @@ USUALLY_PUBLIC: Final = (
     "the hyper-parameters: loss, penalty, trade-off, clipping bound, number of updates",
     THE_START,
 )
-
-
-@dataclass(frozen=True)
-class Adversary:
-    """Somebody who learns almost nothing, as the subject of a sentence, and the assumptions about them."""
-
-    words: str
-    assumptions: tuple[str, ...] = ()
-
-
-EVERYONE_ELSE: Final = Adversary("Whoever sees every message of an agent, all others colluding,")
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,7 @@ class Guarantee:
     released_before: tuple[str, ...] = ()
     against: str = EVERYONE_ELSE.words
     assumes: tuple[str, ...] = ()
-    if_all_collude: tuple[float, float] | None = None
+    if_all_collude: Span | None = None
     simulated: bool = True
     neighboring: str = "one sample of one agent is replaced by any other"
     noise_multiplier: float | None = None
@@ -84,18 +73,22 @@ class Guarantee:
         declared: Iterable[str] = (),
         public: tuple[str, ...] = USUALLY_PUBLIC,
         adversary: Adversary = EVERYONE_ELSE,
-        if_all_collude: tuple[float, float] | None = None,
+        if_all_collude: Span | None = None,
         simulated: bool = True,
     ) -> Guarantee:
         """What agents with these budgets, one for all or one each, guarantee: each is protected by its own.
 
         mechanism: in words. plan: that of the least budget, whose noise is stated. origins: of all that the
-        run took as given; what an earlier run released is added to the total.
+        run took as given; what an earlier run released is added to the total, and the guarantee holds against
+        no more than the weakest adversary of all runs.
         """
         known = tuple(origins)
         each = (budgets,) if isinstance(budgets, Budget) else tuple(budgets)
-        before = [origin.spent for origin in known if origin.spent is not None]
+        paid = [origin for origin in known if origin.spent is not None]
+        before = [origin.spent for origin in paid if origin.spent is not None]
         epsilon, delta = added([spans(each), *before])
+        weaker = weakest([adversary, *(origin.against for origin in paid)])
+        left = added_if_all_collude([(spans(each), if_all_collude), *map(_paid, paid)])
         by = (*declared, *(package for origin in known for package in origin.declared))
         first = None if plan is None else plan.event(1, 1.0, dimension, 2.0**-20 if plan.on_grid else None)
         return cls(
@@ -107,10 +100,10 @@ class Guarantee:
             public=public,
             not_covered=tuple(dict.fromkeys(origin.words for origin in known if not origin.is_covered)),
             declared=tuple(dict.fromkeys(by)),
-            released_before=tuple(origin.what for origin in known if origin.spent is not None),
-            against=adversary.words,
-            assumes=adversary.assumptions,
-            if_all_collude=if_all_collude,
+            released_before=tuple(origin.what for origin in paid),
+            against=weaker.words,
+            assumes=weaker.assumptions,
+            if_all_collude=left,
             simulated=simulated,
             noise_multiplier=None if first is None else first.noise_std,
             real_multiplier=_real_multiplier(plan, dimension),
@@ -238,7 +231,20 @@ def added(spent: Iterable[Spans]) -> Spans:
     return _sum(epsilons), _sum(deltas)
 
 
-def _sum(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
+def added_if_all_collude(paid: Iterable[tuple[Spans, Span | None]]) -> Span | None:
+    """The ε of several runs together if all others collude; None if no run's ε is larger then."""
+    known = list(paid)
+    if all(left is None for _, left in known):
+        return None
+    return _sum(epsilon if left is None else left for (epsilon, _), left in known)
+
+
+def _paid(origin: Origin) -> tuple[Spans, Span | None]:
+    assert origin.spent is not None
+    return origin.spent, origin.if_all_collude
+
+
+def _sum(parts: Iterable[Span]) -> Span:
     lows, highs = zip(*parts, strict=True)
     return sum(lows), sum(highs)
 
@@ -251,6 +257,6 @@ def _real_multiplier(plan: Plan | None, dimension: int) -> float | None:
     return None if real is None else real.event(1, 1.0, dimension, 2.0**-20).noise_std
 
 
-def _span(letter: str, values: tuple[float, float]) -> str:
+def _span(letter: str, values: Span) -> str:
     low, high = values
     return f"{letter} = {low:.4g}" if low == high else f"{letter} from {low:.4g} to {high:.4g}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
-Spans: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
+Span: TypeAlias = tuple[float, float]
+Spans: TypeAlias = tuple[Span, Span]
 Status: TypeAlias = Literal["public", "private", "unknown", "released"]
 # From the one that can be used for anything to the one that can be used for least.
 STATUSES: Final[tuple[Status, ...]] = ("public", "released", "unknown", "private")
@@ -17,6 +19,27 @@ def worse(one: Status, other: Status) -> Status:
 
 
 @dataclass(frozen=True)
+class Adversary:
+    """Somebody who learns almost nothing, as the subject of a sentence, and the assumptions about them."""
+
+    words: str
+    assumptions: tuple[str, ...] = ()
+
+
+EVERYONE_ELSE: Final = Adversary("Whoever sees every message of an agent, all others colluding,")
+
+
+def weakest(adversaries: Iterable[Adversary]) -> Adversary:
+    """Against whom several guarantees hold together: somebody who may do no more than any of them allows."""
+    known = tuple(dict.fromkeys(adversaries))
+    limited = [one.words for one in known if one.words != EVERYONE_ELSE.words]
+    first, *others = dict.fromkeys(limited or [EVERYONE_ELSE.words])
+    assumed = dict.fromkeys(words for one in known for words in one.assumptions)
+    more = (f"nobody knows more of another run than {one[:1].lower()}{one[1:].rstrip(',')}" for one in others)
+    return Adversary(first, (*assumed, *more))
+
+
+@dataclass(frozen=True)
 class Origin:
     """A thing that a run takes as given, and what it was made from.
 
@@ -25,6 +48,8 @@ class Origin:
     spent: the least and the largest ε, and the least and the largest δ, over agents; a guarantee adds it up.
     declared: whose word the sensitivity of what was released is. parts: what it was mixed from, if several.
     seeds: those that drew its noise in simulations; a run that builds on it needs another one.
+    against: from whom what was released is kept. if_all_collude: the least and the largest ε against
+    everybody else together, where that is more.
     """
 
     what: str
@@ -33,6 +58,8 @@ class Origin:
     declared: tuple[str, ...] = ()
     parts: tuple[Origin, ...] = field(default=(), compare=False, repr=False)
     seeds: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
+    against: Adversary = EVERYONE_ELSE
+    if_all_collude: Span | None = None
 
     @property
     def is_covered(self) -> bool:
@@ -43,3 +70,29 @@ class Origin:
     def words(self) -> str:
         unknown = self.status == "unknown" and self.spent is None
         return f"{self.what}, of unknown origin" if unknown else self.what
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in files of models and in rosters."""
+        return {
+            "what": self.what,
+            "status": self.status,
+            "spent": self.spent,
+            "declared": self.declared,
+            "seeds": sorted(self.seeds),
+            "against": self.against.words,
+            "assumes": self.against.assumptions,
+            "if_all_collude": self.if_all_collude,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        spent, left = document["spent"], document["if_all_collude"]
+        return cls(
+            document["what"],
+            document["status"],
+            spent and (tuple(spent[0]), tuple(spent[1])),
+            tuple(document["declared"]),
+            seeds=frozenset(document["seeds"]),
+            against=Adversary(document["against"], tuple(document["assumes"])),
+            if_all_collude=left and tuple(left),
+        )

@@ -45,8 +45,8 @@ from flockwise.checks import Count, ShareBelowOne, check_fields
 from flockwise.errors import PrivacyError
 from flockwise.privacy.accounting.zcdp import epsilon_of
 from flockwise.privacy.budget import Budget, Budgets
-from flockwise.privacy.guarantee import Adversary
 from flockwise.privacy.mechanisms import MECHANISMS
+from flockwise.privacy.origin import Adversary
 from flockwise.privacy.plan import Plan
 from flockwise.privacy.schedule import distinct_budgets
 from flockwise.randomness.noise import standard_noise

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.privacy.exported import exported_origin
-from flockwise.privacy.guarantee import Guarantee, added
-from flockwise.privacy.origin import STATUSES, Origin
+from flockwise.privacy.guarantee import Guarantee, added, added_if_all_collude
+from flockwise.privacy.origin import STATUSES, Adversary, Origin, weakest
 
 OWN = Origin("own models, made of private data without noise", "private")
 UNTRACKED = Origin("an array", "unknown")
@@ -113,7 +113,15 @@ def run_origin(method: str, guarantee: Guarantee | None, seeds: Iterable[int] = 
     what, status = f"models released by {method}", "released"
     if not guarantee.is_private:
         what, status = f"{what}, whose guarantee leaves gaps", "unknown"
-    return Origin(what, status, guarantee.spent, guarantee.declared, seeds=frozenset(seeds))
+    return Origin(
+        what,
+        status,
+        guarantee.spent,
+        guarantee.declared,
+        seeds=frozenset(seeds),
+        against=Adversary(guarantee.against, guarantee.assumes),
+        if_all_collude=guarantee.if_all_collude,
+    )
 
 
 def _read_only(models: NDArray[Any], origin: Origin, agent_names: Sequence[str] | None) -> TrackedModels:
@@ -144,5 +152,7 @@ def worst_of(origins: list[Origin | None]) -> Origin | None:
     what = ", mixed with ".join(part.words for part in parts)
     declared = tuple(dict.fromkeys(package for part in parts for package in part.declared))
     spent = added(part.spent for part in paid if part.spent is not None)
+    left = added_if_all_collude((part.spent, part.if_all_collude) for part in paid if part.spent is not None)
+    against = weakest(part.against for part in paid)
     seeds = frozenset[int]().union(*(part.seeds for part in parts))
-    return Origin(what, worst.status, spent, declared, parts, seeds)
+    return Origin(what, worst.status, spent, declared, parts, seeds, against, left)

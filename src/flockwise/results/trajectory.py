@@ -274,6 +274,9 @@ class Trajectory:
             "delta": made.delta,
             "not_covered": made.not_covered,
             "declared": made.declared,
+            "against": made.against.rstrip(","),
+            "assumes": made.assumes,
+            "epsilon_if_all_collude": made.if_all_collude,
         }
 
     @property

@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import ks_2samp
 
 from flockwise.data import Population
 from flockwise.engine import ENGINES, Conditions, RunSettings, simulate
 from flockwise.errors import ConfigError, FlockwiseWarning, PrivacyError, SimulationError
-from flockwise.method import LearnedPrior
+from flockwise.graph import complete_graph
+from flockwise.method import CoordinateDescent, LearnedPrior, PrivateUpdates, PublicModels
 from flockwise.method.base import PublicFacts, candidates, deployment_of
 from flockwise.objective import Huber, Logistic, Objective, Problem, Quadratic
 from flockwise.privacy.budget import Budget
@@ -223,6 +225,21 @@ class TestTheGuarantee:
         assert (guarantee.epsilon, guarantee.delta) == ((0.5, 1.0), (1e-6, 1e-5))
         least, largest = guarantee.if_all_collude
         assert 0.5 < least < largest
+
+    def test_a_run_that_builds_on_it_is_kept_from_no_more_than_it_is(self, tmp_path):
+        problem = grouped_problem()
+        problem = replace(problem, graph=complete_graph(problem.n_agents))
+        first = run_of(problem, LearnedPrior(BUDGET))
+        first.to_parquet(tmp_path / "models.parquet", which="released")
+        for models in (first.models, pq.read_table(tmp_path / "models.parquet")):
+            second = run_of(
+                problem, CoordinateDescent(PublicModels(models), PrivateUpdates(BUDGET, 1, 1.0)), seed=2
+            )
+            assert second.guarantee.epsilon == (2.0, 2.0)
+            assert second.guarantee.against == first.guarantee.against
+            assert second.guarantee.assumes == first.guarantee.assumes
+            least, largest = first.guarantee.if_all_collude
+            assert second.guarantee.if_all_collude == (1 + least, 1 + largest)
 
     def test_penalties_that_agents_chose_alone_stay_at_home(self):
         problem = grouped_problem()

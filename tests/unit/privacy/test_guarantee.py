@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ from flockwise.privacy.gate import Bounded, Gate, Rows
 from flockwise.privacy.guarantee import USUALLY_PUBLIC, Guarantee, spans
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.noise import SecureNoise
-from flockwise.privacy.origin import Origin
+from flockwise.privacy.origin import Adversary, Origin
 from flockwise.privacy.plan import Plan
 
 LEAST, MOST = Budget(0.5, 1e-5), Budget(1.0, 1e-5)
@@ -194,3 +195,48 @@ def test_without_a_plan_no_noise_is_stated():
     made = guarantee()
     assert (made.noise_multiplier, made.real_multiplier) == (None, None)
     assert "Standard deviation" not in made.explain()
+
+
+# --- Runs that build on sums, which are kept from fewer adversaries ---
+
+
+SUMS = Adversary(
+    "Whoever sees every opened sum, with up to 3 of the 9 agents colluding,", ("only sums are opened",)
+)
+FROM_SUMS = Origin(
+    "models released by learned_prior",
+    "released",
+    ((0.5, 0.5), (1e-6, 1e-6)),
+    against=SUMS,
+    if_all_collude=(4.0, 4.0),
+)
+
+
+def test_what_builds_on_sums_is_kept_from_no_more_than_the_sums_are():
+    made = guarantee([MOST], origins=[FROM_SUMS])
+    assert (made.against, made.assumes) == (SUMS.words, SUMS.assumptions)
+    assert made.epsilon == (1.5, 1.5)
+    assert made.if_all_collude == (5.0, 5.0), "its own ε = 1 and the 4 that are left of the sums"
+
+
+def test_the_rest_if_all_collude_includes_what_was_released_before():
+    before = Origin("models released by release_once", "released", ((8.0, 8.0), (1e-6, 1e-6)))
+    made = guarantee([MOST], origins=[before], adversary=SUMS, if_all_collude=(1.5, 1.5))
+    assert (made.epsilon, made.if_all_collude) == ((9.0, 9.0), (9.5, 9.5))
+
+
+def test_two_sums_over_different_agents_name_both_adversaries():
+    other = Adversary("Whoever sees every opened sum, with up to 1 of the 4 agents colluding,")
+    made = guarantee([MOST], origins=[FROM_SUMS], adversary=other, if_all_collude=(2.0, 2.0))
+    assert made.against == other.words
+    [assumed, also] = made.assumes
+    assert assumed == "only sums are opened"
+    assert also.endswith(
+        "another run than whoever sees every opened sum, with up to 3 of the 9 agents colluding"
+    )
+    assert made.if_all_collude == (6.0, 6.0)
+
+
+def test_an_origin_is_read_back_as_it_was_written():
+    for origin in (FROM_SUMS, GRAPH):
+        assert Origin.from_json(json.loads(json.dumps(origin.to_json()))) == origin

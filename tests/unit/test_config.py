@@ -384,8 +384,9 @@ def test_edges_may_be_declared_private_and_nothing_held_out(tmp_path):
 def test_a_graph_may_stay_in_a_folder_beside_the_configuration(tmp_path):
     (tmp_path / "samples.csv").write_text("agent,x,y\na,1,1\nb,2,-1\n")
     edges = pa.table({"source": ["a"], "target": ["b"], "weight": [0.5]})
-    pq.write_table(edges, tmp_path / "edges.parquet")
-    graph = {"kind": "edges", "file": "edges.parquet", "folder": "graph"}
+    (tmp_path / "edges").mkdir()
+    pq.write_table(edges, tmp_path / "edges" / "0.parquet")
+    graph = {"kind": "edges", "file": "edges/", "folder": "graph"}
     data = {"source": "samples.csv", "target": "y", "test_share": 0}
     for _ in range(2):
         built = build(Config.parse(valid(data=data, graph=graph), folder=tmp_path)).problem.neighbors

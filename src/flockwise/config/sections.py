@@ -80,6 +80,11 @@ Table: TypeAlias = Annotated[
 Folder: TypeAlias = Annotated[
     Path, _existing("folder", lambda name: True, Path.is_dir), Allowed("an existing folder, in quotes")
 ]
+EdgeList: TypeAlias = Annotated[
+    Path,
+    _existing("file or folder", lambda name: is_table(name) or name.endswith("/"), Path.exists),
+    Allowed('an existing .csv or .parquet file, or "FOLDER/"'),
+]
 NewFolder: TypeAlias = Annotated[
     Path,
     _existing("folder", lambda name: True, lambda path: path.parent.is_dir()),
@@ -154,14 +159,14 @@ DataSection = SyntheticData | MovieLensData | TableData | FolderData
 
 
 class EdgesGraph(Section):
-    """`read_edges`: a file with one edge per row.
+    """`read_edges`: a file with one edge per row, or a folder of such .parquet files.
 
     private: whether the edges were made from private data; left out, their origin is unknown.
-    folder: where the graph of a .parquet file is to stay.
+    folder: where the graph of .parquet files is to stay.
     """
 
     kind: Literal["edges"]
-    file: Table
+    file: EdgeList
     columns: Annotated[
         list[str], Field(min_length=2, max_length=3), Allowed("a list of 2 or 3 column names")
     ] = Field(default=["source", "target", "weight"])

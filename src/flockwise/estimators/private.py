@@ -82,7 +82,7 @@ class PrivateFit:
         if rows.loss.metric == "rmse":
             settings["target_range"] = (-1.0, 1.0)
         if estimator.tradeoff != "auto":
-            settings["tradeoff"] = float(estimator.tradeoff)
+            settings["tradeoff"] = estimator.tradeoff  # one that was chosen on samples says so
         if estimator.method == "prior":
             return cls(Candidate("learned prior", LearnedPrior(estimator.budget)), None, settings)
         facts = PublicFacts.of(

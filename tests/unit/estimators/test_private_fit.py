@@ -1,6 +1,7 @@
 """A private fit: what it guarantees, what it refuses, and what leaves it."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,13 @@ from flockwise import (
     Problem,
     Quadratic,
     SimilarityGraph,
+    choose_tradeoff,
     simulate,
 )
 from flockwise.estimators.columns import columns_of_frame
 from flockwise.estimators.preparation import public
+from flockwise.method import candidates
+from flockwise.results.tuning import CHOSEN
 
 BUDGET = Budget(1.0, 1e-5)
 BOUNDS = {"a": (-1, 11), "b": (-5, -1)}
@@ -103,6 +107,25 @@ def test_the_gain_of_a_private_fit_is_marked_as_not_covered():
     gain = private(inner_folds=2, budget=Budget(10.0, 1e-5), random_state=0).fit(frame, y).gain_
     assert not gain["covered_by_guarantee"].any()
     assert "covered_by_guarantee" not in PersonalizedRegressor(agent="who", inner_folds=2).fit(frame, y).gain_
+
+
+def test_a_tradeoff_that_was_chosen_on_samples_is_marked_as_not_covered(monkeypatch):
+    def first_over_the_graph(facts, report):
+        """In place of a plan, whose trials take long."""
+        offered = (one for one in candidates(facts) if one.tradeoff is not None)
+        return SimpleNamespace(chosen=next(offered))
+
+    monkeypatch.setattr("flockwise.estimators.private.plan_run", first_over_the_graph)
+    frame, y, _ = people(n_agents=30, smooth=True)
+    names = sorted(set(frame["who"]))
+    ring = SimilarityGraph.from_edges(30, [(k, (k + 1) % 30) for k in range(30)], agent_names=names)
+    numbers = (frame[["a", "b"]].to_numpy() - [5, -3]) / [6, 2]
+    rows = Population.from_arrays(numbers, (y - 10) / 15, frame["who"].to_numpy()).with_intercept()
+    chosen = choose_tradeoff([(Problem(rows, ring, Objective(Quadratic())), rows)], [0.1, 1.0]).best
+    fitted = [
+        private(method="graph", graph=ring, tradeoff=one).fit(frame, y) for one in (chosen, float(chosen))
+    ]
+    assert [CHOSEN.words in model.guarantee_.not_covered for model in fitted] == [True, False]
 
 
 def test_a_search_over_private_fits_says_that_it_is_not_covered():

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import flockwise
-from flockwise.cli.console import output_folder, progress_bar, step
+from flockwise.cli.console import folder_for_results, progress_bar, step
 from flockwise.cli.output import show_report
 from flockwise.data import LinearTask, linear_classification
 from flockwise.engine import simulate
@@ -50,7 +50,11 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed is another population.")] = 0,
 ) -> None:
     """See agents learn alone, together, and together in private: the paper's synthetic task."""
-    folder = output_folder(out)
+    with folder_for_results(out) as folder:
+        _run(folder, agents, dimension, seed)
+
+
+def _run(folder: Path, agents: int, dimension: int, seed: int) -> None:
     with step(f"choosing the trade-off on {VALIDATION_INSTANCES} validation instances"):
         choice = _choose_tradeoff(agents, dimension, seed)
     task, problem = _instance(agents, dimension, seed)

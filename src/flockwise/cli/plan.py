@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
-from flockwise.cli.console import output_folder, print_table, progress_bar, say
+from flockwise.cli.console import folder_for_results, print_table, progress_bar, say
 from flockwise.errors import PrivacyError
 from flockwise.files import write_json
 from flockwise.privacy import Budget, Plan, default_delta
@@ -56,39 +57,39 @@ def plan(
     budget = Budget(epsilon, default_delta(samples) if delta is None else delta)
     # How far the mean of clipped gradients moves when one of the m samples is replaced: 2C/m.
     sensitivity = 2 * bound / samples
-    folder = None if out is None else output_folder(out)
-    found, missing = _least_noise(budget, norm, updates, sensitivity, dimension)
-    if json is not None:
-        document = {
-            "epsilon": epsilon,
-            "delta": budget.delta,
-            "updates": updates,
-            "samples": samples,
-            "dimension": dimension,
-            "norm": norm,
-            "bound": bound,
-            "sensitivity": sensitivity,
-            "neighboring": "replace one sample",
-            "accountants": found,
-        }
-        write_json(json, document)
-    print_table(
-        ("accountant", "mechanism", "step ε", "noise scale", "noise sd", "length / bound"),
-        [
-            *(_cells(name, noise, math.sqrt(dimension) / bound) for name, noise in found.items()),
-            *((name, *"–" * 5) for name in missing),
-        ],
-        words=("accountant", "mechanism"),
-        title=f"ε = {epsilon:g}, δ = {budget.delta:.4g}, {updates:,} updates, p = {dimension:,}",
-    )
-    for name, reason in missing.items():
-        say(f"No {name}: {reason}")
-    say(
-        f"Noise on each coordinate of the mean of {samples:,} clipped gradients; replacing one of them moves "
-        f"it by at most {sensitivity:.6g} in {norm.upper()}."
-    )
-    if folder is not None:
-        say(f"The picture is {_draw(budget, norm, updates, sensitivity, dimension, folder)}")
+    with nullcontext() if out is None else folder_for_results(out) as folder:
+        found, missing = _least_noise(budget, norm, updates, sensitivity, dimension)
+        if json is not None:
+            document = {
+                "epsilon": epsilon,
+                "delta": budget.delta,
+                "updates": updates,
+                "samples": samples,
+                "dimension": dimension,
+                "norm": norm,
+                "bound": bound,
+                "sensitivity": sensitivity,
+                "neighboring": "replace one sample",
+                "accountants": found,
+            }
+            write_json(json, document)
+        print_table(
+            ("accountant", "mechanism", "step ε", "noise scale", "noise sd", "length / bound"),
+            [
+                *(_cells(name, noise, math.sqrt(dimension) / bound) for name, noise in found.items()),
+                *((name, *"–" * 5) for name in missing),
+            ],
+            words=("accountant", "mechanism"),
+            title=f"ε = {epsilon:g}, δ = {budget.delta:.4g}, {updates:,} updates, p = {dimension:,}",
+        )
+        for name, reason in missing.items():
+            say(f"No {name}: {reason}")
+        say(
+            f"Noise on each coordinate of the mean of {samples:,} clipped gradients; replacing one of them "
+            f"moves it by at most {sensitivity:.6g} in {norm.upper()}."
+        )
+        if folder is not None:
+            say(f"The picture is {_draw(budget, norm, updates, sensitivity, dimension, folder)}")
 
 
 def _least_noise(

@@ -44,13 +44,13 @@ from flockwise.protocol.propagation import (
     expected_correlations,
     precision_confidences,
     shrunken_mean,
+    variance_around,
 )
 from flockwise.protocol.rows import AgentRows
 from flockwise.registry import declared_by
 from flockwise.release.finish import (
     finish_along_directions,
     finish_around_models,
-    finish_own_block,
     neighbor_means,
 )
 from flockwise.release.mean import PointMean
@@ -64,8 +64,7 @@ SMOOTHING_UPDATES: Final = 50
 PENALTY_SHARES: Final = (0.5, 2.0)
 # Its width, in units of the residuals that are expected.
 WIDTH_SHARES: Final = (0.5, 1.0)
-# μ of the finish, and of the propagation of means, that a plan tries.
-TRADEOFFS: Final = (1.0, 8.0)
+# μ of the propagation that a plan tries.
 SMOOTHING_TRADEOFFS: Final = (PROPAGATION_TRADEOFF, 0.6)
 
 
@@ -133,18 +132,19 @@ class Propagation:
         models: NDArray[Any],
     ) -> NDArray[np.float64]:
         """Everyone's own model from its data and the smoothed models of a run; never to be sent."""
+        graph, signal = problem.neighbors, statistic.signal_power(problem.dimension)
         # Public noise, as large as that of the releases, before and after all that is done to them.
-        finite = np.where(np.isfinite(released.variances), released.variances, 0.0)
-        noise = mean.replace_in_noise(noise_like(finite))
-        left = propagate(problem.neighbors, noise, self._pulls(released))
-        signal = statistic.signal_power(problem.dimension)
+        variances = released.noise_variances if signal is None else released.variances
+        noise = mean.replace_in_noise(noise_like(np.where(np.isfinite(variances), variances, 0.0)))
+        before = AgentRows(mean.replace_in(released.vectors, released.variances), noise)
+        after = AgentRows(np.asarray(models), propagate(graph, noise, self._pulls(released)))
         if signal is not None:
-            before = AgentRows(mean.replace_in(released.vectors, released.variances), noise)
-            after = AgentRows(np.asarray(models), left)
             correlations = expected_correlations(before, after, released.variances, mean.shares, signal)
             return finish_along_directions(problem, models, correlations)
-        means = neighbor_means(problem.neighbors.offsets, problem.neighbors, left)
-        return finish_own_block(problem, models, variances_of(means))
+        around = AgentRows(*(neighbor_means(graph.offsets, graph, rows) for rows in after))
+        spread = variance_around(before, around, mean.shares)
+        own = finish_around_models(problem, around.vectors, spread + variances_of(around.noise), released.l2)
+        return _with_local_models(problem, own, np.flatnonzero(graph.degrees == 0))
 
 
 @dataclass(frozen=True)
@@ -215,9 +215,16 @@ def finish_smoothed(
         of_others = beliefs.vectors - beliefs.own_weights[:, None] * released.vectors
         models = finish_along_directions(problem, of_others, np.sqrt(beliefs.shares))
     else:
-        models = finish_around_models(problem, beliefs.vectors, beliefs.variances)
-    if alone.size:
-        models[alone] = solve_local_models(problem, agents=alone)
+        models = finish_around_models(problem, beliefs.vectors, beliefs.variances, released.l2)
+    return _with_local_models(problem, models, alone)
+
+
+def _with_local_models(
+    problem: Problem, models: NDArray[np.float64], agents: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The same, with local models for these agents."""
+    if agents.size:
+        models[agents] = solve_local_models(problem, agents=agents)
     return models
 
 
@@ -312,9 +319,9 @@ class ReleaseOnce:
         for words, statistic in _released_models(facts):
             if facts.objective.loss.metric == "rmse":
                 yield Candidate(f"lowpass, {words}", cls(facts.budgets, statistic, LowPass()))
-            for tradeoff in facts.tradeoffs(TRADEOFFS):
-                method = cls(facts.budgets, statistic)
-                yield Candidate(f"release once, {words}, μ = {tradeoff:g}", method, stops, tradeoff)
+            for tradeoff in SMOOTHING_TRADEOFFS:
+                method = cls(facts.budgets, statistic, Propagation(tradeoff))
+                yield Candidate(f"release once, {words}, μ = {tradeoff:g}", method, stops)
 
 
 def _released_models(facts: PublicFacts) -> Iterator[tuple[str, OutputPerturbation]]:

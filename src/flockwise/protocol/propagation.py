@@ -187,6 +187,18 @@ def expected_correlations(
     return _correlations(tallied, shares @ tallied, before.vectors.shape[1], signal)
 
 
+def variance_around(before: AgentRows, after: AgentRows, shares: NDArray[np.float64]) -> float:
+    """How far truths are from what smoothing made of the releases, per coordinate, and a standard error.
+
+    By moments: the mean over agents of ‖v_i − a_i‖², less what the noise in both explains. Where noise hides
+    it the standard error is large, so that nobody trusts what cannot be seen.
+    """
+    away, noise = before.vectors - after.vectors, before.noise - after.noise
+    dimension, columns = away.shape[1], shares @ noise**2
+    square = float(shares @ products(away, away)) / dimension - float(columns.mean())
+    return max(square, 0.0) + float(columns.std()) / math.sqrt(dimension)
+
+
 def _tallies(before: AgentRows, after: AgentRows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Per agent, what is averaged over agents: product, own share and square, then columns of noise.
 

@@ -18,7 +18,8 @@ to w and linear beyond, and λ one constant for all:
 - Power. How large the models are nobody knows beforehand: S is the mean of ‖v_i‖² less the noise in it.
 - Finish. The loss of the problem itself, in which residuals are normal with a variance that the agent sees on
   its own samples, and a normal prior around the smoothed model, whose variance is public: ridge regression
-  around an anchor instead of around 0.
+  around an anchor instead of around 0. The penalty made released models shorter, and each agent lengthens
+  what it received by what that penalty does to its own.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ SCORE_SPREAD = math.sqrt(3)
 PRIOR_SCORE_VARIANCE = 8.0
 # No direction is ever trusted fully: the prior's variance has to stay positive.
 LARGEST_QUALITY = 0.999
-# A released model is shorter than the truth by what its penalty takes; by how much depends on the features.
+# A released model is shorter than the truth by what its penalty takes, and by what clipping takes.
 # Each agent stretches its anchor by what its own samples say, around 1 with this standard deviation.
 STRETCH_SPREAD = 0.5
+# Log-losses are minus a log-likelihood: as much as Σ(y − θᵀx)²/(2σ²) with σ² = ½.
+LOG_LIKELIHOOD = 0.5
 # Of the mean squared residual that an agent sees around its anchor, at least this share is taken to
 # be noise that no model explains.
 LEAST_NOISE_SHARE = 0.25
@@ -134,19 +137,37 @@ def neighbor_mean_variances(
 
 
 def finish_around_models(
-    problem: Problem, anchors: NDArray[np.float64], variances: NDArray[np.float64]
+    problem: Problem, anchors: NDArray[np.float64], variances: NDArray[np.float64], l2: float | None = None
 ) -> NDArray[np.float64]:
-    """θ_i = argmin Σ_k (y_k − θᵀx_k)²/(2σ_i²) + ‖θ − anchor_i‖²/(2τ_i), for the problem's own loss.
+    """θ_i = argmin −log-likelihood + ‖θ − anchor_i‖²/(2τ_i), under the problem's own loss.
 
-    τ_i, the variance of the truth around the anchor per coordinate, is public. σ_i² is what the agent's
-    own samples show: the mean square of y − anchorᵀx less τ_i·E‖x‖², and no more than what its local model
-    leaves by generalized cross-validation, for else a bad anchor would seem to be noise in the labels. An
-    anchor that holds the model less than its own penalty of Eq. (1) is left aside: the agent learns alone.
-    Nothing of this is ever sent.
+    τ_i, the variance of the truth around the anchor per coordinate, is public. l2: λ of released models,
+    which made them, and so anchors, shorter than the truth; anchors and τ_i are lengthened by as much. An
+    anchor that then holds the model less than its own penalty of Eq. (1) is left aside: the agent learns
+    alone. Nothing of this is ever sent.
     """
-    if problem.loss.outputs != 1 or problem.loss.metric != "rmse":
-        raise ObjectiveError(f"anchored models are for losses of a residual, got loss={problem.loss!r}")
     own = _OwnSamples(problem)
+    lengths = own.lengthening(l2 or 0.0)
+    anchors, variances = lengths[:, None] * anchors, lengths**2 * variances
+    if problem.loss.outputs == 1 and problem.loss.metric == "rmse":
+        anchors, variances, noise = _seen_residuals(problem, own, anchors, variances)
+    else:
+        noise = LOG_LIKELIHOOD
+    strengths = noise / np.maximum(variances * own.counts, SMALLEST)
+    is_alone = (strengths <= problem.l2_penalties) & own.are_there
+    return solve_anchored_models(
+        problem, np.where(is_alone[:, None], 0.0, anchors), np.maximum(strengths, problem.l2_penalties)
+    )
+
+
+def _seen_residuals(
+    problem: Problem, own: _OwnSamples, anchors: NDArray[np.float64], variances: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Anchors and their variances, stretched, and σ_i² of Σ(y − θᵀx)²/(2σ_i²), as each agent's samples show.
+
+    σ_i² is the mean square of y − anchorᵀx less τ_i·E‖x‖², and no more than what the local model leaves by
+    generalized cross-validation, for else a bad anchor would seem to be noise in the labels.
+    """
     stretches = own.stretches(anchors)
     # Stretched, an anchor is as much less certain; shortened it is not more so, for that may show it is bad.
     anchors, variances = stretches[:, None] * anchors, np.maximum(stretches, 1.0) ** 2 * variances
@@ -154,11 +175,10 @@ def finish_around_models(
     noise = np.maximum(residuals - variances * own.square_lengths(), LEAST_NOISE_SHARE * residuals)
     # A model of p weights from m samples has about m·p/(m + p) degrees of freedom under a penalty 1/m.
     inflation = 1 + problem.dimension / own.counts
-    noise = np.minimum(noise, inflation**2 * own.square_residuals(solve_local_models(problem)))
-    strengths = noise / np.maximum(variances * own.counts, SMALLEST)
-    is_alone = strengths <= problem.l2_penalties
-    return solve_anchored_models(
-        problem, np.where(is_alone[:, None], 0.0, anchors), np.maximum(strengths, problem.l2_penalties)
+    return (
+        anchors,
+        variances,
+        np.minimum(noise, inflation**2 * own.square_residuals(solve_local_models(problem))),
     )
 
 
@@ -168,7 +188,9 @@ class _OwnSamples:
     def __init__(self, problem: Problem) -> None:
         population = problem.population
         self.features, self.targets = population.features, population.targets.astype(np.float64)
+        self.are_there = population.sample_counts > 0
         self.counts = np.maximum(population.sample_counts, 1)
+        self._problem = problem
         self._offsets = population.offsets
         self._owners = np.repeat(np.arange(population.n_agents), population.sample_counts)
 
@@ -184,6 +206,17 @@ class _OwnSamples:
     def square_lengths(self) -> NDArray[np.float64]:
         """E‖x‖²."""
         return self.means(np.einsum("kj,kj->k", self.features, self.features, dtype=np.float64))
+
+    def lengthening(self, l2: float) -> NDArray[np.float64]:
+        """By what factor a model is shorter for a penalty λ: (h + 2λ)/h, h being the mean curvature.
+
+        Where a loss is flatter than at its most curved, models are shorter still.
+        """
+        loss, features = self._problem.loss, self._problem.exchanged.features
+        squares = self.means(np.einsum("kj,kj->k", features, features, dtype=np.float64))
+        curvatures = loss.curvature * squares / features.shape[1]
+        has_curvature = curvatures > 0
+        return 1 + np.where(has_curvature, 2 * l2 / np.where(has_curvature, curvatures, 1.0), 0.0)
 
     def stretches(self, anchors: NDArray[np.float64]) -> NDArray[np.float64]:
         """argmin_s Σ_k (y_k − s·anchorᵀx_k)²/(2σ²) + (s − 1)²/(2·spread²); at least 0."""

@@ -73,7 +73,10 @@ class OutputPerturbation:
     def release(self, problem: Problem, budgets: Budgets, seed: int) -> Released:
         check_fits(self, problem.objective)
         counts = problem.population.sample_counts
-        return release_once(self, self.models(problem), counts, self.sensitivities(problem), budgets, seed)
+        released = release_once(
+            self, self.models(problem), counts, self.sensitivities(problem), budgets, seed
+        )
+        return replace(released, l2=self.l2 or problem.objective.l2)
 
     def sensitivities(self, problem: Problem) -> NDArray[np.float64]:
         """How far each agent's model may move when one of its samples is replaced."""

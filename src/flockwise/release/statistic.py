@@ -79,6 +79,7 @@ class Released:
         with other samples of the same kind.
     plan: of the least budget, whose noise a guarantee states; None if the noise is not on the vector.
     accountant: what composed it.
+    l2: λ of what was minimized, if these are models; they are shorter for it.
     """
 
     vectors: NDArray[np.float64]
@@ -86,6 +87,7 @@ class Released:
     sampling_variances: NDArray[np.float64]
     plan: Plan | None
     accountant: str
+    l2: float | None = None
 
     @property
     def variances(self) -> NDArray[np.float64]:

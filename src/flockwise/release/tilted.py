@@ -116,6 +116,7 @@ class ObjectivePerturbation:
             (largest / penalties) ** 2 / (4 * np.maximum(counts, 1) * task.dimension),
             None,
             "basic",
+            float(penalties[0]),
         )
 
     def signal_power(self, dimension: int) -> float | None:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from flockwise import code_cache
 from flockwise.cli import app as app_module
+from flockwise.cli import demo as demo_module
 from flockwise.cli import simulate as simulate_module
 from flockwise.cli.app import app
 from flockwise.cli.console import INTERRUPTED
@@ -246,6 +247,24 @@ def test_a_refused_run_leaves_no_empty_folder(rooms, tmp_path):
     wrong.write_text(config.read_text().replace('"warmth"', '"warm"'))
     with pytest.raises(DataError, match="no column 'warm'"):
         invoke("simulate", wrong, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "demo"])
+def test_a_refused_plan_or_demo_leaves_no_empty_folder(command, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    options = {
+        "plan": "--epsilon 1 --updates 5 --samples 100 --dimension 3 --json {}",
+        "demo": "--agents 10",
+    }
+
+    def refused(*arguments):
+        raise SimulationError("refused")
+
+    monkeypatch.setattr(demo_module, "_choose_tradeoff", refused)
+    options = options[command].format(tmp_path / "file" / "plan.json").split()
+    with pytest.raises((SimulationError, OSError)):
+        invoke(command, *options, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

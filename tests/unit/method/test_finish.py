@@ -8,7 +8,12 @@ from tests.support import LOSSES, named, random_problem
 from flockwise import Logistic, Population, Problem, SimilarityGraph, angular_graph, linear_classification
 from flockwise.errors import ObjectiveError
 from flockwise.objective import Huber, Objective, Quadratic, Softmax
-from flockwise.release.finish import finish_along_directions, finish_own_block, neighbor_mean_variances
+from flockwise.release.finish import (
+    finish_along_directions,
+    finish_around_models,
+    finish_own_block,
+    neighbor_mean_variances,
+)
 from flockwise.results.metrics import agent_metrics
 from flockwise.solve import solve_local_models, solve_optimum
 
@@ -70,6 +75,38 @@ def test_variance_of_a_neighbor_mean_is_what_noise_shows():
     means = (graph.to_scipy() @ noise)[linked] / graph.degrees[linked, None]
     expected = neighbor_mean_variances(graph, variances)[linked]
     np.testing.assert_allclose(means.var(axis=1), expected, rtol=0.05)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=named)
+def test_an_anchor_that_says_nothing_leaves_an_agent_alone(loss):
+    problem = random_problem(4, loss=loss)
+    anchors = np.full((problem.n_agents, problem.dimension), 5.0)
+    own = finish_around_models(problem, anchors, np.full(problem.n_agents, 1e9))
+    has_samples = problem.population.sample_counts > 0
+    np.testing.assert_allclose(own[has_samples], solve_local_models(problem)[has_samples], atol=1e-5)
+
+
+def test_an_agent_without_samples_takes_its_anchor():
+    problem = classification()
+    anchors = np.random.default_rng(5).normal(size=(8, 4))
+    own = finish_around_models(problem, anchors, np.full(8, 0.1), l2=0.5)
+    np.testing.assert_allclose(own[2], anchors[2], atol=1e-8)
+
+
+@pytest.mark.parametrize("l2", [0.01, 1.0])
+def test_models_that_a_penalty_made_shorter_are_lengthened_again(l2):
+    """Local models under that penalty, as certain anchors: features of uniform direction, five seeds."""
+    lengths = []
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        features = random.normal(size=(800, 4))
+        truth = random.normal(size=4)
+        population = Population.packed(features, features @ truth, np.array([0, 800]))
+        problem = Problem(population, None, Objective(Quadratic(), feature_bound=100.0))
+        short = solve_local_models(problem.with_objective(l2=l2))
+        own = finish_around_models(problem, short, np.array([1e-9]), l2)
+        lengths.append(np.linalg.norm(own - truth) / np.linalg.norm(truth))
+    assert np.mean(lengths) < 0.05
 
 
 def classification(seed=0, n_agents=8, scale=1.0):

@@ -14,7 +14,7 @@ from flockwise import (
     angular_graph,
     linear_classification,
 )
-from flockwise.errors import ObjectiveError, PrivacyError, SimulationError
+from flockwise.errors import PrivacyError, SimulationError
 from flockwise.graph import random_graph
 from flockwise.method import LowPass, ReleaseOnce, smoothing
 from flockwise.method.release_once import finish_smoothed
@@ -476,11 +476,6 @@ def test_smoothed_models_are_for_residuals():
     (misfit,) = method.misfits(Objective(Logistic(), feature_bound=1.0))
     assert misfit.place == "method.kind"
     assert "for losses of a residual" in misfit.problem
-
-
-def test_anchored_models_are_for_residuals():
-    with pytest.raises(ObjectiveError, match="residual"):
-        finish_around_models(random_problem(0), np.zeros((12, 3)), np.ones(12))
 
 
 class EveryoneLinked:

@@ -8,7 +8,16 @@ import pytest
 from scipy.integrate import quad
 from tests.support import random_problem
 
-from flockwise import Logistic, Population, Problem, SimilarityGraph, simulate
+from flockwise import (
+    Logistic,
+    Population,
+    Problem,
+    SimilarityGraph,
+    angular_graph,
+    linear_classification,
+    random_graph,
+    simulate,
+)
 from flockwise.data import Samples
 from flockwise.errors import PrivacyError
 from flockwise.method import Propagation, ReleaseOnce
@@ -29,7 +38,12 @@ from flockwise.privacy.gate import Gate, Rows
 from flockwise.privacy.ledger import MemoryLedger
 from flockwise.privacy.noise import SimulatedNoise
 from flockwise.privacy.plan import Plan
-from flockwise.protocol.propagation import expected_correlations, precision_confidences, shrunken_mean
+from flockwise.protocol.propagation import (
+    expected_correlations,
+    precision_confidences,
+    shrunken_mean,
+    variance_around,
+)
 from flockwise.protocol.rows import AgentRows
 from flockwise.release import (
     ObjectivePerturbation,
@@ -39,6 +53,7 @@ from flockwise.release import (
 )
 from flockwise.release.model import bounded_problem, solved_within
 from flockwise.release.tilted import tilt_scale
+from flockwise.solve import solve_local_models
 
 BUDGET = Budget(1.0, math.exp(-5))
 # The least normal noise for BUDGET and sensitivity 1, from the exact curve (Balle and Wang 2018).
@@ -382,6 +397,46 @@ def test_agents_without_samples_learn_from_their_neighbors():
     assert own is not None
     assert run.models[1, 0] > abs(run.models[1, 1])
     assert own[1, 0] > abs(own[1, 1])
+
+
+@pytest.mark.parametrize("noise", [0.05, 20.0])
+def test_how_far_neighbors_differ_is_told_from_releases(noise):
+    """Around what was made without looking: the truths' own variance, 1, or too much to trust it."""
+    random = np.random.default_rng(0)
+    truths, columns = random.normal(size=(400, 6)), random.normal(size=(400, 200))
+    releases = AgentRows(truths + noise * random.normal(size=truths.shape), noise * columns)
+    nothing = AgentRows(np.zeros_like(truths), np.zeros_like(columns))
+    found = variance_around(releases, nothing, np.full(400, 1 / 400))
+    assert found == pytest.approx(1.0, abs=0.1) if noise < 1 else found > 5
+    same = variance_around(releases, releases, np.full(400, 1 / 400))
+    assert same == 0
+
+
+def regression_on(graph, seed):
+    """The paper's task with numbers to predict, and the models that made them."""
+    task = linear_classification(80, 10, seed=seed, test_samples=0)
+    features, counts = task.train.features, task.train.sample_counts
+    noise = 0.3 * np.random.default_rng(seed).normal(size=len(features))
+    targets = np.einsum("ij,ij->i", features, np.repeat(task.targets, counts, axis=0)) + noise
+    population = task.train.with_samples(features, targets)
+    edges = (
+        angular_graph(task.profiles, source="profiles") if graph == "profiles" else random_graph(80, 10, 0)
+    )
+    return Problem(population, edges, Objective(Quadratic(), feature_bound=10**0.5)), task.targets
+
+
+@pytest.mark.parametrize("epsilon", [10.0, 1.0, 0.1])
+@pytest.mark.parametrize("graph", ["profiles", "random"])
+def test_own_models_from_released_ones_are_not_far_worse_than_local(graph, epsilon):
+    """Distances from the truth over those of local models; the worst measured is 1.02, on random edges."""
+    ratios = []
+    for seed in range(3):
+        problem, truths = regression_on(graph, seed)
+        method = ReleaseOnce(Budget(epsilon, 1e-5), OutputPerturbation(width=1.0, l2=0.5))
+        own = np.asarray(simulate(problem, method, updates=50, seed=seed).own_models)
+        local = solve_local_models(problem)
+        ratios.append(np.linalg.norm(own - truths) / np.linalg.norm(local - truths))
+    assert np.mean(ratios) < 1.05
 
 
 def test_own_models_use_the_samples_as_they_are(monkeypatch):

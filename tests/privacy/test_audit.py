@@ -79,7 +79,7 @@ def test_the_honest_audit_never_measures_more_than_is_claimed(tmp_path):
     assert once["secure laplace"]["lower_bound"] > 0.5, "expected .81, standard deviation .035"
     for norm in ("l1", "l2"):
         assert once[f"support of integer noise, {norm}"]["lower_bound"] < 0.2, "every integer is possible"
-    assert {row["updates"] for row in rows} == {1, 2, 10}
+    assert {row["updates"] for row in rows} == {1, 2, 3, 10}
 
 
 def test_a_leak_ends_the_command_with_code_1(tmp_path, monkeypatch):
@@ -264,10 +264,15 @@ def test_second_moments_that_nothing_normalizes_are_caught(monkeypatch):
     assert_caught(attack_on("sums, second moments"), share=1.0)
 
 
-@pytest.mark.parametrize("spread", ["number", "matrix"])
-def test_differences_that_nothing_clips_are_caught(monkeypatch, spread):
+SPREAD_ATTACKS = pytest.mark.parametrize(
+    ("attack", "sums"), [("sums, and a number", 2), ("sums, and two numbers", 3), ("sums, and a matrix", 2)]
+)
+
+
+@SPREAD_ATTACKS
+def test_differences_that_nothing_clips_are_caught(monkeypatch, attack, sums):
     monkeypatch.setattr(flockwise.release.spread, "clip_rows", lambda rows, bound, norm: rows)
-    assert_caught(attack_on(f"sums, and a {spread}", 2))
+    assert_caught(attack_on(attack, sums))
 
 
 @pytest.mark.parametrize(
@@ -296,10 +301,10 @@ def test_targets_that_nothing_bounds_are_caught(monkeypatch):
     assert_caught(attack_on("sums, second moments"))
 
 
-@pytest.mark.parametrize("spread", ["number", "matrix"])
-def test_two_sums_that_spend_the_whole_budget_each_are_caught(monkeypatch, spread):
+@SPREAD_ATTACKS
+def test_sums_that_spend_the_whole_budget_each_are_caught(monkeypatch, attack, sums):
     with_plans_by(each_alone, monkeypatch)
-    assert_caught(attack_on(f"sums, and a {spread}", 2), share=1.0)
+    assert_caught(attack_on(attack, sums), share=1.0)
 
 
 # Floating-point noise in a real agent: some outputs are impossible on one of the data sets.

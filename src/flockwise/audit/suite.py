@@ -133,5 +133,6 @@ def _sums() -> Iterator[Attack]:
     yield SumAttack("sums, second moments", LOOSE, 30_000, "default", pair)
     for spread in ("number", "matrix"):
         yield SumAttack(f"sums, and a {spread}", LARGE, 30_000, spread, pair, updates=2)
+    yield SumAttack("sums, and two numbers", LARGE, 30_000, "numbers", pair, updates=3)
     far_means = far_and_opposite(PLANE, other_targets=1.0)
     yield SumAttack("sums, and a matrix, far means", LARGE, 30_000, "matrix", far_means, updates=2)

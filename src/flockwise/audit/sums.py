@@ -45,7 +45,7 @@ def far_and_opposite(direction: Floats, other_targets: float = OTHER_TARGETS) ->
 
 @dataclass(frozen=True, eq=False)
 class SumAttack(Attack):
-    """A learned prior: one opened sum, or two.
+    """A learned prior: one opened sum, or up to three.
 
     The score is the likelihood ratio of what is left, were the noise normal and as large as it is said to be.
     """
@@ -72,6 +72,8 @@ class SumAttack(Attack):
             np.concatenate([one.targets for one in (samples, *others)]),
             np.arange(AGENTS + 1) * SAMPLES,
         )
+        # Some sums are asked for only where the last feature is called an intercept; none relies on it.
+        population = replace(population, has_intercept=True)
         objective = Objective(Quadratic(), feature_bound=FEATURE_BOUND, target_range=(-1.0, 1.0))
         method = LearnedPrior(self.budget, self.spread, COLLUDING, ABSENT)
         rule = method.prepare(Problem(population, None, objective), 0).rule
@@ -83,7 +85,7 @@ class SumAttack(Attack):
         """What sums may be asked for, at public values that anybody may have chosen."""
         dimension = self.pair[0].features.shape[1]
         around = Around(np.zeros(dimension), STRETCH * np.eye(dimension), 0.1)
-        return [SumRequest("moments"), SumRequest("spread", around)][: self.updates]
+        return [SumRequest("moments"), *[SumRequest("spread", around)] * (self.updates - 1)]
 
     def _noise_of_the_honest(
         self, sums: Contributions, number: int, request: SumRequest, runs: int, seed: int

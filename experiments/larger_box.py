@@ -206,7 +206,7 @@ def _farthest(rows: Sequence[Row]) -> float:
 
 def claims(rows: Sequence[Row], factor: float) -> list[Claim]:
     box = f"On points of [−{factor:g}, {factor:g}]^p, with the printed μ"
-    noisy = f"{box} and the noise as printed, which guarantees nothing, private descent from zeros"
+    noisy = f"On points of [−{factor:g}, {factor:g}]^p (printed μ and noise, no guarantee) private descent"
     private = of_figure(rows, factor, "2c", "private")
     local = {row.dimension: row.ours for row in of_figure(rows, factor, "2c", "local")}
     found = [
@@ -216,11 +216,11 @@ def claims(rows: Sequence[Row], factor: float) -> list[Claim]:
             _farthest(of_figure(rows, factor, "2c", "collaborative")) <= NEAR,
         ),
         (
-            f"{noisy} comes within two points of the published accuracies of Figure 2 (a)",
+            f"{noisy} comes within two points of Figure 2 (a)",
             _farthest(of_figure(rows, factor, "2a", "private")) <= NEAR,
         ),
         (
-            f"{noisy} has an objective that falls at first and then rises with T/n, as in Figure 2 (a)",
+            f"{noisy} has an objective that falls and then rises with T/n, as in Figure 2 (a)",
             falls_and_rises([row.ours for row in of_figure(rows, factor, "2a", "private", "objective")]),
         ),
     ]
@@ -228,12 +228,11 @@ def claims(rows: Sequence[Row], factor: float) -> list[Claim]:
         own = [row for row in private if row.epsilon == epsilon]
         found += [
             (
-                f"{noisy} comes within two points of the published accuracies of Figure 2 (c) at ε = "
-                f"{epsilon:g}, in every dimension",
+                f"{noisy} comes within two points of Figure 2 (c) at ε = {epsilon:g}, in every dimension",
                 _farthest(own) <= NEAR,
             ),
             (
-                f"{noisy} beats learning alone at ε = {epsilon:g}, in every dimension from 10 on",
+                f"{noisy} beats learning alone at ε = {epsilon:g}, from p = 10 on",
                 all(row.ours > local[row.dimension] for row in own if row.dimension >= 10),
             ),
         ]

@@ -200,9 +200,8 @@ def _claims(setting: Setting, rows: Sequence[Row]) -> list[Claim]:
     published = max(row.paper or 0.0 for row in printed)
     sound = [row for mechanism in MECHANISMS for row in _ends(rows, mechanism, "accuracy")]
     low_pass, local = (next(row.ours for row in rows if row.what == what) for what in ("low_pass", "local"))
-    weak = f"On points of {BOX}, with {WEAKENED}"
-    if setting.start == "private":
-        weak += " and a start with noise divided by m_i"
+    weaker_start = ", start with noise divided by m_i" if setting.start == "private" else ""
+    weak = f"On points of {BOX} ({WEAKENED}{weaker_start}, no guarantee)"
     claims = [
         Claim(
             f"On points of {BOX}, as printed, which guarantees nothing, private descent from {words} start "
@@ -215,14 +214,12 @@ def _claims(setting: Setting, rows: Sequence[Row]) -> list[Claim]:
             falls_and_rises(objectives[PRINTED]),
         ),
         Claim(
-            f"{weak}, which guarantees nothing, the objective falls at first and then rises with T/n from "
-            f"{words} start",
+            f"{weak} the objective falls and then rises with T/n from {words} start",
             falls_and_rises(objectives[WEAKENED]),
             "cause",
         ),
         Claim(
-            f"{weak}, which guarantees nothing, the best accuracy from {words} start comes within .02 of the "
-            "published one",
+            f"{weak} the best accuracy from {words} start comes within .02 of the published one",
             abs(max(row.as_published for row in _ends(rows, WEAKENED, "accuracy")) - published) <= 0.02,
             "cause",
         ),

@@ -11,7 +11,8 @@ import zenoh
 from tests.network.signers import NETWORK
 from tests.network.world import Recorder
 
-from flockwise.deploy.identity import Authority, Identity, enroll, tls_files
+from flockwise.deploy.credentials import tls_files
+from flockwise.deploy.identity import Authority, Identity, enroll
 from flockwise.deploy.setup import free_addresses
 from flockwise.net.transport import Place
 from flockwise.net.zenoh.access import KeyExpressions, TlsFiles

@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 
 from flockwise.cli.app import app
 from flockwise.deploy.changes import change_settings, move_agent, remove_agent
+from flockwise.deploy.credentials import Credentials
 from flockwise.deploy.folder import AgentFolder, HostFolder
-from flockwise.deploy.identity import Authority, Identity
+from flockwise.deploy.identity import Authority
 from flockwise.deploy.joining import accept_reply, answer_request, make_request
 from flockwise.deploy.network_plan import NetworkPlan
 from flockwise.deploy.renewal import ends_in, find_certificate, put_certificate
@@ -245,11 +246,11 @@ def test_certificates_are_renewed_before_and_after_their_end(net):
     give_life(net, "dee", -0.5)
     key, before = (identity / "tls.key").read_bytes(), read(net / "hosts" / "gateway2")
     with pytest.raises(IdentityError, match="flockwise network renew"):
-        Identity.read(identity)
+        Credentials.read(identity)
     said = flockwise("network", "renew", net)
     assert [line.split(":")[0] for line in said.splitlines()] == ["gateway1", "dee"]
     assert min(ends_in(net).values()) > datetime.now(UTC) + timedelta(days=5 * 365 - 1)
-    assert Identity.read(identity).subject.agents == ("dee",)
+    assert Credentials.read(identity).subject.agents == ("dee",)
     assert (identity / "tls.key").read_bytes() == key, "the key stays on its device"
     assert read(net / "hosts" / "gateway2") == before, "it does not end soon"
     assert HostFolder.read(net / "hosts" / "gateway1").identity.subject.agents == ("ann", "bob")

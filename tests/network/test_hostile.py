@@ -28,7 +28,8 @@ from tests.network.world import Recorder
 
 import flockwise.runtime
 from flockwise.deploy.folder import AgentFolder
-from flockwise.deploy.identity import Authority, tls_files
+from flockwise.deploy.credentials import tls_files
+from flockwise.deploy.identity import Authority
 from flockwise.deploy.setup import free_addresses
 from flockwise.net.wire import FRAME
 from flockwise.net.zenoh import presence

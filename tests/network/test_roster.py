@@ -218,17 +218,19 @@ def test_an_agent_runs_where_the_roster_says():
     identity = enroll(AUTHORITY, "gate", "[::1]:7000", ["anna", "bo"])
     here = Place("anna", "gate", "[0::1]:7000", identity.public_keys["anna"])
     own = dataclasses.replace(OWN, place=here)
-    check_belongs(own, identity)
+    check_belongs(own, identity.subject, identity.public_keys)
     for what, change in {
         "host": {"host": "tower"},
         "address": {"address": "127.0.0.1:7000"},
         "public key": {"public_key": identity.public_keys["bo"]},
     }.items():
+        other = dataclasses.replace(own, place=dataclasses.replace(here, **change))
         with pytest.raises(IdentityError, match=f"another {what}"):
-            check_belongs(dataclasses.replace(own, place=dataclasses.replace(here, **change)), identity)
+            check_belongs(other, identity.subject, identity.public_keys)
     stranger = dataclasses.replace(here, name="eve")
+    stray = dataclasses.replace(own, place=stranger)
     with pytest.raises(IdentityError, match="another public key"):
-        check_belongs(dataclasses.replace(own, place=stranger), identity)
+        check_belongs(stray, identity.subject, identity.public_keys)
 
 
 def test_a_joining_agent_becomes_a_neighbor_in_the_next_version():

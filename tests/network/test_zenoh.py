@@ -9,7 +9,7 @@ import zenoh
 from tests.network.hosts import MAX_BYTES, LoopbackHosts, keys_of, until
 from tests.network.world import Recorder
 
-from flockwise.deploy.identity import tls_files
+from flockwise.deploy.credentials import tls_files
 from flockwise.errors import NetworkError
 from flockwise.net.names import check_host
 from flockwise.net.zenoh.access import NeighborHost, endpoint, session_settings

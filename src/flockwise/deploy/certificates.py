@@ -7,12 +7,12 @@ library knows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from flockwise.errors import IdentityError, MissingExtra, NetworkError
-from flockwise.net.names import check_name, ip_address, is_dialled
+from flockwise.deploy.credentials import AUTHORITY, DNS, HOST, IP, NETWORK, SCHEME, URI, Subject
+from flockwise.errors import IdentityError, MissingExtra
+from flockwise.net.names import check_name, ip_address
 
 try:
     from cryptography import x509
@@ -29,70 +29,30 @@ try:
 except ImportError as error:
     raise MissingExtra("a real network", "net") from error
 
-AUTHORITY: Final = "flockwise authority"
-SCHEME: Final = "flockwise"
 # A device whose clock is late by less than this can use its certificate at once.
 CLOCK_SLACK: Final = timedelta(days=1)
+# What the parts of a subject and of its alternatives are.
+KINDS: Final[dict[object, str]] = {
+    NameOID.ORGANIZATION_NAME: NETWORK,
+    NameOID.COMMON_NAME: HOST,
+    x509.DNSName: DNS,
+    x509.IPAddress: IP,
+    x509.UniformResourceIdentifier: URI,
+}
 BOTH_ENDS: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
 
 TlsKey = ec.EllipticCurvePrivateKey
 TlsPublicKey = ec.EllipticCurvePublicKey
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A host: its network, its name there, the address under which others dial it, and its agents."""
-
-    network: str
-    host: str
-    address: str
-    agents: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        check_name(self.network, "network")
-        check_name(self.host, "host")
-        for agent in self.agents:
-            check_name(agent, "agent")
-        if not self.agents or len(set(self.agents)) != len(self.agents):
-            raise IdentityError(f"host {self.host!r}: it must have agents, each once, got {self.agents}")
-        if not is_dialled(self.address):
-            raise IdentityError(
-                f"host {self.host!r}: address={self.address!r} is not the name or number of a host"
-            )
-
-    def name(self) -> x509.Name:
-        return _name(self.network, self.host)
-
-    def alternatives(self) -> x509.SubjectAlternativeName:
-        number = ip_address(self.address)
-        dialled = x509.DNSName(self.address) if number is None else x509.IPAddress(number)
-        agents = [x509.UniformResourceIdentifier(f"{SCHEME}:{self.network}/{name}") for name in self.agents]
-        return x509.SubjectAlternativeName([dialled, *agents])
-
-    @classmethod
-    def read(cls, signed: x509.Certificate | x509.CertificateSigningRequest) -> Subject:
-        """From a certificate or a request; one that this module did not write is refused."""
-        try:
-            (network,) = signed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-            (host,) = signed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-            names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-            (address,) = (
-                *map(str, names.get_values_for_type(x509.IPAddress)),
-                *names.get_values_for_type(x509.DNSName),
-            )
-            prefix = f"{SCHEME}:{network.value}/"
-            entries = names.get_values_for_type(x509.UniformResourceIdentifier)
-            agents = tuple(entry.removeprefix(prefix) for entry in entries)
-            subject = cls(str(network.value), str(host.value), address, agents)
-        except (ValueError, NetworkError, x509.ExtensionNotFound, x509.DuplicateExtension) as error:
-            raise IdentityError(
-                f"a certificate must name one network, one host and one address: {error}"
-            ) from error
-        if subject.name() != signed.subject or list(subject.alternatives()) != list(names):
-            raise IdentityError(
-                f"host {subject.host!r}: its certificate names more than a host and its agents"
-            )
-        return subject
+def read_subject(signed: x509.Certificate | x509.CertificateSigningRequest) -> Subject:
+    """From a certificate or a request; one that this module did not write is refused."""
+    names = [(KINDS.get(part.oid, "?"), str(part.value)) for part in signed.subject]
+    try:
+        alternatives = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension) as error:
+        raise IdentityError(f"a certificate must name a host and its agents: {error}") from error
+    return Subject.of(names, [(KINDS.get(type(one), "?"), str(one.value)) for one in alternatives])
 
 
 def new_tls_key() -> TlsKey:
@@ -108,8 +68,8 @@ def authority_certificate(network: str, key: TlsKey, lifetime: timedelta) -> x50
 
 def signing_request(subject: Subject, key: TlsKey) -> x509.CertificateSigningRequest:
     """A host's request to its authority; the private key stays where it is."""
-    builder = x509.CertificateSigningRequestBuilder().subject_name(subject.name())
-    return builder.add_extension(subject.alternatives(), critical=False).sign(key, hashes.SHA256())
+    builder = x509.CertificateSigningRequestBuilder().subject_name(name_of(subject))
+    return builder.add_extension(_alternatives(subject), critical=False).sign(key, hashes.SHA256())
 
 
 def host_certificate(
@@ -122,9 +82,9 @@ def host_certificate(
     """Both ends of a connection show theirs."""
     issuer_key = authority_key.public_key()
     return (
-        _builder(subject.name(), authority.subject, public_key, lifetime, is_authority=False)
+        _builder(name_of(subject), authority.subject, public_key, lifetime, is_authority=False)
         .add_extension(BOTH_ENDS, critical=False)
-        .add_extension(subject.alternatives(), critical=False)
+        .add_extension(_alternatives(subject), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
@@ -192,13 +152,16 @@ def certificate_from_pem(pem: bytes) -> x509.Certificate:
         raise IdentityError("the file does not hold a certificate; restore it or enroll again") from error
 
 
-def network_of(authority: x509.Certificate) -> str:
-    """The network that an authority's certificate is for."""
-    names = authority.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    network = "".join(str(name.value) for name in names)
-    if authority.subject != _name(network or "?", AUTHORITY):
-        raise IdentityError("the certificate is not that of a network's authority")
-    return network
+def name_of(subject: Subject) -> x509.Name:
+    return _name(subject.network, subject.host)
+
+
+def _alternatives(subject: Subject) -> x509.SubjectAlternativeName:
+    number = ip_address(subject.address)
+    dialled = x509.DNSName(subject.address) if number is None else x509.IPAddress(number)
+    prefix = f"{SCHEME}:{subject.network}/"
+    agents = [x509.UniformResourceIdentifier(f"{prefix}{name}") for name in subject.agents]
+    return x509.SubjectAlternativeName([dialled, *agents])
 
 
 def _name(network: str, host: str) -> x509.Name:

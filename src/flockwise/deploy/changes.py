@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from flockwise.deploy.certificates import Subject, certificate_from_pem
+from flockwise.deploy.certificates import certificate_from_pem, read_subject
 from flockwise.deploy.identity import Authority
 from flockwise.deploy.keyfiles import read_file
 from flockwise.deploy.network_plan import AUTHORITY_FOLDER, Change, Edge, NetworkPlan
@@ -43,7 +43,7 @@ def move_agent(folder: Path, name: str, address: str) -> NetworkPlan:
     authority, plan = Authority.read(folder / AUTHORITY_FOLDER), NetworkPlan.read(folder)
     number, dialled = plan.number(name), split_address(address)[0]
     certificate = read_file(find_certificate(folder, name))
-    if Subject.read(certificate_from_pem(certificate)).address != dialled:
+    if read_subject(certificate_from_pem(certificate)).address != dialled:
         put_certificate(folder, name, authority.renew(certificate, dialled=dialled))
     places, addresses = list(plan.places), list(plan.addresses)
     addresses[number] = address

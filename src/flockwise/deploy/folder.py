@@ -24,7 +24,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from flockwise.data.samples import Samples
-from flockwise.deploy.identity import SIGNING_FOLDER, Identity, Trust, read_signing_key
+from flockwise.deploy.credentials import SIGNING_FOLDER, Credentials, Trust, read_signing_key
 from flockwise.deploy.keyfiles import read_file, write_file
 from flockwise.deploy.roster import SignedNeighborhood, check_belongs, read_neighborhood
 from flockwise.errors import FlockwiseError, MissingExtra, NetworkError
@@ -50,6 +50,7 @@ LOG_FILE: Final = "events.log"
 # What NumPy raises for a file that is missing, cut short, damaged, or not an .npz file.
 UNREADABLE: Final = (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error)
 GONE: Final = -1  # in place of the time at which a file was written
+WAITING_FOLDER: Final = "keys"  # in a folder that waits for the authority to answer its request
 MOVED_FILE: Final = "moved.json"  # in a folder whose agent has moved elsewhere (flockwise.runtime.moving)
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -172,7 +173,7 @@ class HostFolder:
     """
 
     path: Path
-    identity: Identity
+    identity: Credentials
     agents: Sequence[AgentFolder]
     listen: str
     listens_elsewhere: bool  # than where it is reached
@@ -189,8 +190,8 @@ class HostFolder:
             raise NetworkError(
                 f"{path}: neither {AGENT_FILE} nor {HOST_FILE} is in it; name an agent's folder"
             )
-        agent, identity = AgentFolder.read(path), Identity.read(path / IDENTITY_FOLDER)
-        check_belongs(agent.neighborhood, identity)
+        agent, identity = AgentFolder.read(path), Credentials.read(path / IDENTITY_FOLDER)
+        check_belongs(agent.neighborhood, identity.subject, identity.public_keys)
         return cls._of(path, identity, [agent], agent.settings, {})
 
     @classmethod
@@ -204,10 +205,10 @@ class HostFolder:
                 agents.append(agent)
             except FlockwiseError as error:
                 refused[name] = str(error)
-        identity = Identity.read(path / IDENTITY_FOLDER, signing, without=refused)
+        identity = Credentials.read(path / IDENTITY_FOLDER, signing, without=refused)
         for agent in list(agents):
             try:
-                check_belongs(agent.neighborhood, identity)
+                check_belongs(agent.neighborhood, identity.subject, identity.public_keys)
             except FlockwiseError as error:
                 refused[agent.name] = str(error)
                 agents.remove(agent)
@@ -221,7 +222,7 @@ class HostFolder:
     def _of(
         cls,
         path: Path,
-        identity: Identity,
+        identity: Credentials,
         agents: Sequence[AgentFolder],
         settings: ProcessFile,
         refused: Mapping[str, str],

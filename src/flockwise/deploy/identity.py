@@ -12,8 +12,8 @@ proof that their owner made it. The authority answers with a certificate.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import Final, Self
 
 from flockwise.deploy.certificates import (
-    Subject,
     TlsKey,
     TlsPublicKey,
     authority_certificate,
@@ -33,16 +32,25 @@ from flockwise.deploy.certificates import (
     host_key,
     key_from_pem,
     key_to_pem,
-    network_of,
     new_tls_key,
+    read_subject,
     requested_key,
     signing_request,
+)
+from flockwise.deploy.credentials import (
+    AUTHORITY_FILE,
+    SIGNING_FOLDER,
+    TLS_FILE,
+    TLS_KEY_FILE,
+    Subject,
+    Trust,
+    check_listed,
+    read_signing_key,
 )
 from flockwise.deploy.keyfiles import read_file, read_secret, write_folder
 from flockwise.errors import IdentityError, MissingExtra
 from flockwise.net.names import check_name, split_address
 from flockwise.net.signing import SigningKey, check_public_key, holds, new_signing_key, public_key_of
-from flockwise.net.zenoh.access import TlsFiles
 
 try:
     import msgspec
@@ -54,47 +62,8 @@ except ImportError as error:
 AUTHORITY_LIFETIME: Final = timedelta(days=20 * 365)
 HOST_LIFETIME: Final = timedelta(days=5 * 365)
 
-AUTHORITY_FILE: Final = "authority.pem"
 AUTHORITY_KEY_FILE: Final = "authority.key"
 ROSTER_KEY_FILE: Final = "roster.key"
-ROSTER_PUBLIC_FILE: Final = "roster.pub"
-TLS_FILE: Final = "tls.pem"
-TLS_KEY_FILE: Final = "tls.key"
-SIGNING_FOLDER: Final = "signing"
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What everyone in a network trusts: the authority's certificate and the key of its rosters."""
-
-    certificate: bytes
-    roster_key: bytes
-    network: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        check_public_key(self.roster_key, "authority")
-        object.__setattr__(self, "network", network_of(certificate_from_pem(self.certificate)))
-
-    def files(self) -> dict[str, bytes]:
-        return {AUTHORITY_FILE: self.certificate, ROSTER_PUBLIC_FILE: self.roster_key.hex().encode() + b"\n"}
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        path = folder / ROSTER_PUBLIC_FILE
-        try:
-            roster_key = bytes.fromhex(read_file(path).decode())
-        except ValueError as error:
-            raise IdentityError(f"{path}: not a public key; restore it or enroll again") from error
-        certificate = read_file(folder / AUTHORITY_FILE)
-        try:
-            return cls(certificate, roster_key)
-        except IdentityError as error:
-            raise IdentityError(f"{folder / AUTHORITY_FILE}: {error}") from error
-
-
-def tls_files(folder: Path) -> TlsFiles:
-    """Those of a host with this identity folder."""
-    return TlsFiles(folder / AUTHORITY_FILE, folder / TLS_FILE, folder / TLS_KEY_FILE)
 
 
 class AgentRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -178,23 +147,16 @@ class Identity:
     trust: Trust
 
     @classmethod
-    def of(cls, keys: Keys, certificate: bytes, trust: Trust, *, without: Collection[str] = ()) -> Self:
-        """Once the authority has answered; keys, certificate and trust have to belong together.
-
-        without: agents of a gateway whose keys are not there.
-        """
+    def of(cls, keys: Keys, certificate: bytes, trust: Trust) -> Self:
+        """Once the authority has answered; keys, certificate and trust have to belong together."""
         signed = certificate_from_pem(certificate)
         check_issued(signed, certificate_from_pem(trust.certificate), datetime.now(UTC))
-        subject = Subject.read(signed)
+        subject = read_subject(signed)
         if signed.public_key() != keys.tls.public_key():
             raise IdentityError(
                 f"host {subject.host!r}: the certificate is for another key; enroll the host again"
             )
-        if set(subject.agents) != {*keys.signing, *without}:
-            raise IdentityError(
-                f"host {subject.host!r}: the certificate lists the agents {sorted(subject.agents)}, and the "
-                f"keys are those of {sorted(keys.signing)}; enroll the host again"
-            )
+        check_listed(subject, keys.signing)
         return cls(subject, certificate, keys, trust)
 
     @cached_property
@@ -209,25 +171,6 @@ class Identity:
         signing = {f"{SIGNING_FOLDER}/{name}.key": key_text(key) for name, key in kept.items()}
         write_folder(folder, self.trust.files() | tls | signing)
 
-    @classmethod
-    def read(
-        cls,
-        folder: Path,
-        signing: Mapping[str, SigningKey] | None = None,
-        *,
-        without: Collection[str] = (),
-    ) -> Self:
-        """signing: the keys of the agents, where they are not in the folder.
-
-        without: agents without a key.
-        """
-        certificate = read_file(folder / TLS_FILE)
-        if signing is None:
-            agents = Subject.read(certificate_from_pem(certificate)).agents
-            signing = {name: read_signing_key(folder / SIGNING_FOLDER / f"{name}.key") for name in agents}
-        keys = Keys(key_from_pem(read_secret(folder / TLS_KEY_FILE)), signing)
-        return cls.of(keys, certificate, Trust.read(folder), without=without)
-
 
 class Authority:
     """Admits hosts and agents to one network, and signs its rosters. No agent needs it to run."""
@@ -238,7 +181,7 @@ class Authority:
         self._certificate = certificate
         self._key = key
         self._roster_key = roster_key
-        self.network = network_of(certificate)
+        self.network = self.trust.network
 
     @classmethod
     def new(cls, network: str) -> Self:
@@ -306,7 +249,7 @@ class Authority:
         """
         old = certificate_from_pem(certificate)
         check_signed(old, self._certificate)
-        subject = Subject.read(old)
+        subject = read_subject(old)
         if dialled is not None:
             subject = replace(subject, address=dialled)
         signed = host_certificate(subject, host_key(old), self._certificate, self._key, lifetime)
@@ -318,7 +261,7 @@ class Authority:
             asked = x509.load_pem_x509_csr(request.certificate_request.encode())
         except ValueError as error:
             raise IdentityError("the request holds no certificate signing request; make it again") from error
-        subject, tls_key = Subject.read(asked), requested_key(asked)
+        subject, tls_key = read_subject(asked), requested_key(asked)
         if {request.network, subject.network} != {self.network}:
             raise IdentityError(f"the request is for network {request.network!r}, this is {self.network!r}")
         if set(subject.agents) != {agent.name for agent in request.agents}:
@@ -333,18 +276,9 @@ def enroll(authority: Authority, name: str, address: str, hosted_agents: Iterabl
     return Identity.of(keys, certificate, authority.trust)
 
 
-def read_signing_key(path: Path) -> SigningKey:
-    """Of an agent, or of an authority's rosters."""
-    content = read_secret(path)
-    try:
-        return SigningKey.from_private_bytes(bytes.fromhex(content.decode()))
-    except ValueError as error:
-        raise IdentityError(f"{path}: not a signing key; restore it or enroll again") from error
-
-
 def key_text(key: SigningKey) -> bytes:
     """A private signing key as it is kept in a file."""
-    return key.private_bytes_raw().hex().encode() + b"\n"
+    return key.seed.hex().encode() + b"\n"
 
 
 def _claim(network: str, agent: str, certificate_request: str) -> bytes:

@@ -8,27 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from flockwise.deploy.certificates import Subject, certificate_from_pem, key_from_pem, key_to_pem
+from flockwise.deploy.certificates import certificate_from_pem, key_from_pem, key_to_pem, read_subject
+from flockwise.deploy.credentials import TLS_FILE, TLS_KEY_FILE, Trust, read_signing_key
 from flockwise.deploy.folder import (
     AGENT_FILE,
     DATA_FILE,
     IDENTITY_FOLDER,
     ROSTER_FILE,
     STATE_FOLDER,
+    WAITING_FOLDER,
     OwnBudget,
     read_samples,
 )
-from flockwise.deploy.identity import (
-    TLS_FILE,
-    TLS_KEY_FILE,
-    Authority,
-    Identity,
-    Keys,
-    Request,
-    Trust,
-    key_text,
-    read_signing_key,
-)
+from flockwise.deploy.identity import Authority, Identity, Keys, Request, key_text
 from flockwise.deploy.keyfiles import read_file, read_secret, write_file, write_folder
 from flockwise.deploy.network_plan import AUTHORITY_FOLDER, NetworkPlan
 from flockwise.deploy.renewal import keep_certificate
@@ -42,7 +34,6 @@ from flockwise.net.transport import Place
 from flockwise.privacy.budget import Budget
 from flockwise.privacy.mechanisms import USUAL_MECHANISM
 
-WAITING_FOLDER: Final = "keys"
 ACCEPTED_FOLDER: Final = "accepted"
 # The parts of a new agent, in the order in which they move to their place. Nothing runs without the last one.
 PARTS: Final = (STATE_FOLDER, IDENTITY_FOLDER, DATA_FILE, AGENT_FILE, ROSTER_FILE)
@@ -120,7 +111,7 @@ def answer_request(
 
 def check_own_host(name: str, certificate: bytes, dialled: str) -> None:
     """Refuse to admit an agent as a host of another name, or at another address than the network's."""
-    subject = Subject.read(certificate_from_pem(certificate))
+    subject = read_subject(certificate_from_pem(certificate))
     if (subject.host, subject.address) != (name, dialled):
         raise NetworkError(
             f"agent {name!r}: its request is for host {subject.host!r} at {subject.address!r}, instead of "
@@ -176,7 +167,7 @@ def _make_agent(
     identity = Identity.of(keys, read_file(reply / TLS_FILE), trust)
     roster = read_file(reply / ROSTER_FILE)
     neighborhood = read_neighborhood(roster, name, trust)
-    check_belongs(neighborhood, identity)
+    check_belongs(neighborhood, identity.subject, identity.public_keys)
     privacy = _own_budget(neighborhood, budget, updates, clip)
     write_agent(made, identity, name, read_samples(data), privacy)
     write_file(made / ROSTER_FILE, roster)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from flockwise.deploy.certificates import certificate_from_pem
+from flockwise.deploy.credentials import TLS_FILE
 from flockwise.deploy.folder import IDENTITY_FOLDER, is_here
-from flockwise.deploy.identity import TLS_FILE, Authority
+from flockwise.deploy.identity import Authority
 from flockwise.deploy.keyfiles import read_file, write_file
 from flockwise.deploy.network_plan import (
     AGENTS_FOLDER,
@@ -24,14 +25,7 @@ from flockwise.deploy.network_plan import (
 from flockwise.errors import IdentityError
 
 CERTIFICATES_FOLDER: Final = "certificates"
-# So long before its end a certificate calls for renewal, more urgently each time.
-WARNINGS: Final = (timedelta(days=30), timedelta(days=7), timedelta(days=1), timedelta(0))
 RENEW_WITHIN: Final = timedelta(days=60)
-
-
-def urgency(left: timedelta) -> int:
-    """How many of the warnings are due: 0 for none, 4 once the certificate has ended."""
-    return sum(left <= warning for warning in WARNINGS)
 
 
 def end_of(certificate: Path) -> datetime | None:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from flockwise.checks import Count, Positive, check_fields
-from flockwise.deploy.identity import Authority, Identity, Trust
+from flockwise.deploy.credentials import Subject, Trust
 from flockwise.errors import IdentityError, MissingExtra, NetworkError
 from flockwise.net.intake import NeighborKey
 from flockwise.net.names import check_name, split_address
@@ -25,6 +25,7 @@ from flockwise.net.signing import holds
 from flockwise.net.transport import Place
 
 if TYPE_CHECKING:
+    from flockwise.deploy.identity import Authority
     from flockwise.graph import SimilarityGraph
 
 try:
@@ -237,12 +238,13 @@ def read_neighborhood(data: bytes, agent: str, trust: Trust) -> SignedNeighborho
     return neighborhood
 
 
-def check_belongs(neighborhood: SignedNeighborhood, identity: Identity) -> None:
+def check_belongs(
+    neighborhood: SignedNeighborhood, subject: Subject, public_keys: Mapping[str, bytes]
+) -> None:
     """Refuse to run an agent on another host, or with another key, than others expect."""
     place = neighborhood.place
     expected = (neighborhood.network, place.host, split_address(place.address)[0], place.public_key)
-    subject = identity.subject
-    found = (subject.network, subject.host, subject.address, identity.public_keys.get(place.name))
+    found = (subject.network, subject.host, subject.address, public_keys.get(place.name))
     for what, named, held in zip(("network", "host", "address", "public key"), expected, found, strict=True):
         if named != held:
             raise IdentityError(

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from flockwise.deploy.certificates import Subject, certificate_from_pem
-from flockwise.deploy.folder import IDENTITY_FOLDER, AgentFolder
-from flockwise.deploy.identity import TLS_FILE, Authority, Keys, Request
-from flockwise.deploy.joining import WAITING_FOLDER, check_own_host, write_waiting_keys
+from flockwise.deploy.certificates import certificate_from_pem, read_subject
+from flockwise.deploy.credentials import TLS_FILE
+from flockwise.deploy.folder import IDENTITY_FOLDER, WAITING_FOLDER, AgentFolder
+from flockwise.deploy.identity import Authority, Keys, Request
+from flockwise.deploy.joining import check_own_host, write_waiting_keys
 from flockwise.deploy.keyfiles import read_file, write_file
 from flockwise.deploy.network_plan import AGENTS_FOLDER, AUTHORITY_FOLDER, DEVICES_FOLDER, NetworkPlan
 from flockwise.deploy.renewal import keep_certificate
@@ -49,7 +50,7 @@ def ask_for_new_keys(folder: Path) -> bytes:
             f"{folder}: new keys wait in it already; accept the reply, or remove {WAITING_FOLDER}"
         )
     keys = Keys.new([agent.name])
-    subject = Subject.read(certificate_from_pem(read_file(folder / IDENTITY_FOLDER / TLS_FILE)))
+    subject = read_subject(certificate_from_pem(read_file(folder / IDENTITY_FOLDER / TLS_FILE)))
     request = keys.ask(subject)
     proof = agent.signing_key().sign(_words(request)).hex()
     write_waiting_keys(folder, keys)

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from flockwise.deploy.certificates import key_from_pem
-from flockwise.deploy.folder import AGENT_FILE, IDENTITY_FOLDER, ROSTER_FILE, AgentFolder
-from flockwise.deploy.identity import TLS_FILE, TLS_KEY_FILE, Identity, Keys, Trust
-from flockwise.deploy.joining import ACCEPTED_FOLDER, WAITING_FOLDER, finish_accepting, waiting_keys
+from flockwise.deploy.credentials import TLS_FILE, TLS_KEY_FILE, Trust
+from flockwise.deploy.folder import AGENT_FILE, IDENTITY_FOLDER, ROSTER_FILE, WAITING_FOLDER, AgentFolder
+from flockwise.deploy.identity import Identity, Keys
+from flockwise.deploy.joining import ACCEPTED_FOLDER, finish_accepting, waiting_keys
 from flockwise.deploy.keyfiles import read_file, read_secret, write_file
 from flockwise.deploy.roster import check_belongs, read_neighborhood
 from flockwise.files import new_folder
@@ -41,7 +42,7 @@ def take_over(folder: Path, update: Path) -> None:
     identity = Identity.of(keys, certificate, trust)
     current.successor(newer)
     if newer.place.host == identity.subject.host:  # else a gateway runs it, under its own certificate
-        check_belongs(newer, identity)
+        check_belongs(newer, identity.subject, identity.public_keys)
     if is_rotated:
         with new_folder(folder / ACCEPTED_FOLDER, 0o700) as made:
             identity.save(made / IDENTITY_FOLDER)

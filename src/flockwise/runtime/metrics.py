@@ -15,7 +15,7 @@ from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from flockwise.deploy.renewal import urgency
+from flockwise.deploy.credentials import urgency
 from flockwise.errors import MissingExtra, NetworkError
 from flockwise.runtime.phases import Phase
 

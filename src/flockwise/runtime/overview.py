@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from flockwise.deploy.credentials import urgency
 from flockwise.deploy.folder import AGENT_FILE, STATE_FOLDER, STATUS_FILE, AgentFile, is_here, read_toml
 from flockwise.deploy.network_plan import AGENTS_FOLDER, HOSTS_FOLDER, Change, NetworkPlan
-from flockwise.deploy.renewal import ends_in, urgency
+from flockwise.deploy.renewal import ends_in
 from flockwise.deploy.settings import promise
 from flockwise.errors import LedgerError
 from flockwise.privacy.ledger import read_statement

@@ -13,10 +13,8 @@ from typing import Any, Final
 
 import zenoh
 
-from flockwise.deploy.folder import IDENTITY_FOLDER, AgentFolder, HostFolder
-from flockwise.deploy.identity import TLS_FILE, tls_files
-from flockwise.deploy.joining import WAITING_FOLDER
-from flockwise.deploy.renewal import end_of
+from flockwise.deploy.credentials import own_end, tls_files
+from flockwise.deploy.folder import IDENTITY_FOLDER, WAITING_FOLDER, AgentFolder, HostFolder
 from flockwise.deploy.settings import NetworkSettings
 from flockwise.errors import FlockwiseError, NetworkError
 from flockwise.net.signing import Verifier
@@ -116,7 +114,7 @@ async def open_host(folder: HostFolder, *, owns_process: bool = False) -> AsyncI
             status_file=folder.status_file,
             newer_rosters=folder.rosters,
             refused=lambda: refused.count,
-            expires_at=lambda: _expires_at(folder),
+            expires_at=lambda: own_end(folder.path / IDENTITY_FOLDER),
             listens_where_it_is_reached=not folder.listens_elsewhere,
             reopen=open_agent,
             not_started=not_started,
@@ -162,12 +160,6 @@ class RefusedConnections:
             if found is not None:
                 self.count += 1
                 self._log("connection refused", text=found["why"].decode("utf-8", "replace"))
-
-
-def _expires_at(folder: HostFolder) -> float | None:
-    """Of the certificate in the folder now: it may have been renewed since the start."""
-    end = end_of(folder.path / IDENTITY_FOLDER / TLS_FILE)
-    return None if end is None else end.timestamp()
 
 
 def _stop_at_end_of_input(host: Host) -> None:

@@ -29,7 +29,7 @@ from flockwise.deploy.roster import neighborhoods
 from flockwise.deploy.settings import NetworkSettings
 from flockwise.errors import NetworkError
 from flockwise.net.journal import Ended, JournalRecord
-from flockwise.net.signing import SigningKey, public_key_of
+from flockwise.net.signing import SEED_BYTES, SigningKey, public_key_of
 from flockwise.net.store import State, Store
 from flockwise.net.time import SECOND, PoissonClock, Time
 from flockwise.net.transport import Listener, Place, Switchboard, Transport
@@ -97,7 +97,7 @@ def define_agents(
 
 def key_for_tests(name: str) -> SigningKey:
     """The same for the same name, so anybody can have it."""
-    return SigningKey.from_private_bytes(random.Random(name).randbytes(32))
+    return SigningKey(random.Random(name).randbytes(SEED_BYTES))
 
 
 def start_agents(participants: Collection[Participant], network: Switchboard, time: Time) -> None:

@@ -11,8 +11,13 @@ import asyncio
 import json
 import os
 import random
+import resource
+import select
 import socket
+import ssl
+import subprocess
 import sys
+import threading
 from asyncio.subprocess import PIPE
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -27,10 +32,11 @@ from tests.network.signers import Signer
 from tests.network.world import Recorder
 
 import flockwise.runtime
-from flockwise.deploy.folder import AgentFolder
 from flockwise.deploy.credentials import tls_files
+from flockwise.deploy.folder import AgentFolder
 from flockwise.deploy.identity import Authority
 from flockwise.deploy.setup import free_addresses
+from flockwise.net.names import split_address
 from flockwise.net.wire import FRAME
 from flockwise.net.zenoh import presence
 from flockwise.net.zenoh.access import MOST_STRANGE_LINKS, KeyExpressions
@@ -133,6 +139,39 @@ async def hostile_south(world):
         ) as session:
             await until(lambda: len(session.info.peers_zid()) == 1)
             yield links, agents, session
+
+
+class Silence:
+    """Connections of a host with a certificate that go no further than TLS."""
+
+    def __init__(self, files, address, enough):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.context.load_verify_locations(files.authority)
+        self.context.load_cert_chain(files.certificate, files.key)
+        self.address, self.enough = split_address(address), enough
+        self.held = []
+
+    def hold(self, count):
+        """So many, and another one for each that is closed, until it is enough."""
+        while not self.enough.wait(0.02):
+            while len(self.held) < count:
+                connection = socket.create_connection(self.address)
+                self.held.append(self.context.wrap_socket(connection, server_hostname=self.address[0]))
+            readable = set(select.select(self.held, [], [], 0)[0])
+            for ended in [one for one in readable if not is_open(one)]:
+                self.held.remove(ended)
+        for one in self.held:
+            one.close()
+
+
+def is_open(link):
+    link.setblocking(False)
+    try:
+        return bool(link.recv(1))
+    except ssl.SSLWantReadError:
+        return True
+    except OSError:
+        return False
 
 
 class TestEnemies:
@@ -249,6 +288,68 @@ class TestEnemies:
                 await attack.wait()
                 await late.close()
                 await link.close()
+
+        run(main)
+
+    @pytest.mark.network
+    def test_strangers_that_show_a_certificate_and_then_say_nothing_keep_no_neighbor_out(self, tmp_path):
+        """They are too few for the door to shut, and come back as soon as they are closed."""
+
+        async def main():
+            world = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben"], "stranger": ["eve"]})
+            link, anna = world.link("north"), Recorder()
+            # The north cannot dial the east: nobody listens where it looks.
+            link.learn([replace(world.places[1], address="127.0.0.1:1")])
+            link.attach("anna", anna, ["ben"])
+            await link.refresh()
+            enough = threading.Event()
+            async with AsyncExitStack() as opened:
+                opened.push_async_callback(link.close)
+                crowd = Silence(world.files("stranger"), world.addresses["north"], enough)
+                holding = asyncio.create_task(asyncio.to_thread(crowd.hold, MOST_WAITING - 10))
+                opened.push_async_callback(asyncio.wait, [holding])
+                opened.callback(enough.set)
+                await until(lambda: len(crowd.held) == MOST_WAITING - 10, 30)
+                late, ben = world.link("east"), Recorder()
+                opened.push_async_callback(late.close)
+                late.attach("ben", ben, ["anna"])
+                await late.refresh()
+                await until(lambda: "anna" in ben.up(), 30)
+                return link.door, link.strangers
+
+        assert run(main) == ("open", 0)
+
+    @pytest.mark.network
+    def test_a_crowd_that_is_faster_than_the_door_takes_all_descriptors_for_a_while_only(self, tmp_path):
+        async def main():
+            world = LoopbackHosts(tmp_path, {"north": ["anna"], "east": ["ben"]})
+            link, anna = world.link("north"), Recorder()
+            link.attach("anna", anna, ["ben"])
+            await link.refresh()
+            crowd = Path(tmp_path / "crowd.py")
+            crowd.write_text(CROWD)
+            allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            command = [sys.executable, crowd, world.addresses["north"], "127.0.0.9"]
+            with subprocess.Popen(command, stdin=PIPE, stdout=PIPE) as attack:
+                try:
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 100, most))
+                    # Nobody looks meanwhile: the loop is busy with this.
+                    assert attack.stdout is not None
+                    attack.stdout.readline()
+                    with pytest.raises(OSError, match="Too many open files"):
+                        os.listdir("/proc/self/fd")
+                    attack.kill()
+                    await until(lambda: link.door != "open")
+                    await until(lambda: link.door == "open", 60)
+                finally:
+                    attack.kill()
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+            late, ben = world.link("east"), Recorder()
+            late.attach("ben", ben, ["anna"])
+            await late.refresh()
+            await until(lambda: "anna" in ben.up(), 30)
+            await late.close()
+            await link.close()
 
         run(main)
 

@@ -17,11 +17,11 @@ from flockwise.deploy.credentials import own_end, tls_files
 from flockwise.deploy.folder import IDENTITY_FOLDER, WAITING_FOLDER, AgentFolder, HostFolder
 from flockwise.deploy.settings import NetworkSettings
 from flockwise.errors import FlockwiseError, NetworkError
+from flockwise.net.descriptors import reserve_descriptors
 from flockwise.net.signing import Verifier
 from flockwise.net.time import RealTime
 from flockwise.net.wire import greeting_limit
 from flockwise.net.zenoh.link import ZenohLink
-from flockwise.runtime.descriptors import reserve_descriptors
 from flockwise.runtime.durable import open_participant
 from flockwise.runtime.host import Host
 from flockwise.runtime.logs import EventLog, place_of

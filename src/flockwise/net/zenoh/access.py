@@ -30,6 +30,11 @@ PREFIX: Final = "flockwise"
 LEASE_MS: Final = 10_000  # after so long zenoh drops a peer that hangs
 RETRY: Final = {"period_init_ms": 100, "period_max_ms": 2_000, "period_increase_factor": 2.0}
 LISTEN_TIMEOUT_MS: Final = 5_000  # a port may be held for a moment by the session before
+# A connection that has no certificate to show by then is closed, and so is one that opens no session then.
+MS_TO_COME_IN: Final = 5_000
+# How many may be about to open a session: more than the door lets wait (flockwise.net.zenoh.door). Else a few
+# that have a certificate and say nothing would keep neighbors out.
+MOST_COMING_IN: Final = 1024
 BATCHES_IN_QUEUE: Final = 16  # of 64 kB and per link: more than any burst that a host sends at once
 MICROSECONDS_BEFORE_DROP: Final = 500
 LEAST_MESSAGE_LIMIT: Final = 2**16  # zenoh delivers anything below one batch in any case
@@ -110,7 +115,7 @@ def session_settings(
     return {
         "mode": "peer",
         "listen": {
-            "endpoints": [endpoint(listen)],
+            "endpoints": [f"{endpoint(listen)}#tls_handshake_timeout_ms={MS_TO_COME_IN}"],
             "timeout_ms": LISTEN_TIMEOUT_MS,
             "exit_on_failure": True,
             "retry": RETRY,
@@ -123,7 +128,12 @@ def session_settings(
             "shared_memory": {"enabled": False},
             # With two links, zenoh asks for a proof that the second one comes from the same session. With one
             # it does not, and anybody who knows a session's identifier takes over the rights of its host.
-            "unicast": {"max_links": 2, "max_sessions": MOST_LINKS * len(hosts) + 2 * MOST_STRANGERS},
+            "unicast": {
+                "accept_timeout": MS_TO_COME_IN,
+                "accept_pending": MOST_COMING_IN,
+                "max_links": 2,
+                "max_sessions": MOST_LINKS * len(hosts) + 2 * MOST_STRANGERS,
+            },
             "link": {
                 "protocols": ["tls"],
                 "tls": _tls(files),

@@ -1,12 +1,14 @@
 """The listening port of a host: how many may wait at it, and who is shown out.
 
-zenoh takes every connection, and gives it ten seconds to show a certificate. It has no bound on how many do
+zenoh takes every connection, and gives it a few seconds to show a certificate. It has no bound on how many do
 so at once, and closes at most ten of them a second, however they end: a thousand sockets that say nothing
 would take all descriptors of the process. So the door looks at the port. While too many wait, only the
 addresses of neighbors are let in, and while as many from these addresses do, nobody: the kernel drops what
 comes to the port. Connections that are there go on, and the host dials its neighbors itself meanwhile.
+For as long as not everybody is let in, the process may open a few more files than usual: a crowd that came
+faster than the door looks may have taken all descriptors.
 
-This works on Linux alone (a socket filter); elsewhere zenoh's ten seconds have to do.
+This works on Linux alone (a socket filter); elsewhere zenoh's few seconds have to do.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
+from flockwise.net.descriptors import give_reserve_back, use_reserve
 from flockwise.net.names import ip_address, split_address
 
 # Connections without a certificate so far. Hosts that start at the same time are far fewer.
@@ -69,6 +72,7 @@ class Door:
         self._links = links
         self._log = log
         self._usual = 0
+        self._allowed: int | None = None  # descriptors, while the reserve is in use
         self.openness = Openness.OPEN
         self._listener: socket.socket | None = None
         if sys.platform == "linux":
@@ -81,6 +85,7 @@ class Door:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self._keep_reserve()
 
     def look(self) -> float:
         """Shut the door or open it again; after how many seconds to look again."""
@@ -138,8 +143,17 @@ class Door:
                 listener.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
             else:
                 listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, pointer)
+        if openness is Openness.OPEN:
+            self._keep_reserve()
+        elif self._allowed is None:
+            self._allowed = use_reserve()
         self.openness = openness
         self._log("door", text=openness.value, port=self._port)
+
+    def _keep_reserve(self) -> None:
+        if self._allowed is not None:
+            give_reserve_back(self._allowed)
+            self._allowed = None
 
     def _find_listener(self) -> socket.socket | None:
         """None if the process may not look at its own sockets."""

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +26,11 @@ from flockwise.deploy.settings import NetworkSettings
 from flockwise.deploy.setup import free_addresses
 from flockwise.errors import NetworkError
 from flockwise.graph import SimilarityGraph
+from flockwise.net import descriptors
 from flockwise.net.time import SECOND, PoissonClock, RealTime
 from flockwise.net.transport import TrafficCounts
 from flockwise.objective import Objective, Quadratic
-from flockwise.runtime import descriptors, logs, metrics
+from flockwise.runtime import logs, metrics
 from flockwise.runtime.host import Host
 from flockwise.runtime.logs import EventLog
 from flockwise.runtime.metrics import AgentStatus, HostStatus, MetricsServer
@@ -466,7 +467,7 @@ class TestMetrics:
     def test_idle_connections_take_few_threads_and_metrics_are_read_again_when_they_have_gone(
         self, monkeypatch
     ):
-        monkeypatch.setattr(metrics._Handler, "timeout", 1.0)
+        monkeypatch.setattr(metrics, "SECONDS_TO_ASK", 1.0)
         server = MetricsServer(lambda: self.STATUS)
         before = threading.active_count()
         try:
@@ -478,6 +479,21 @@ class TestMetrics:
                 assert self.read_soon(server.port)
         finally:
             server.close()
+
+    def test_readers_that_ask_byte_by_byte_have_no_more_time_than_others(self, monkeypatch):
+        monkeypatch.setattr(metrics, "SECONDS_TO_ASK", 1.0)
+        server, is_over = MetricsServer(lambda: self.STATUS), threading.Event()
+        with ExitStack() as opened:
+            opened.callback(server.close)
+            slow = [
+                opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+                for _ in range(metrics.MOST_READERS)
+            ]
+            asking = threading.Thread(target=ask_slowly, args=(slow, is_over))
+            asking.start()
+            opened.callback(asking.join)
+            opened.callback(is_over.set)
+            assert self.read_soon(server.port)
 
     @classmethod
     def read_soon(cls, port):
@@ -502,6 +518,14 @@ class TestMetrics:
                 MetricsServer(lambda: None, server.port)
         finally:
             server.close()
+
+
+def ask_slowly(connections, is_over):
+    """A byte from time to time, and never the end of the question."""
+    while not is_over.wait(0.1):
+        for connection in connections:
+            with suppress(OSError):
+                connection.send(b"G")
 
 
 def three_in_a_row(tmp_path, *, tick_rate=5.0, updates=None):
@@ -583,11 +607,11 @@ class TestProcesses:
         assert secret not in done.stdout + done.stderr + log
 
 
-def test_a_process_takes_all_descriptors_that_it_may_and_says_if_they_are_too_few(monkeypatch):
+def test_a_process_takes_nearly_all_descriptors_that_it_may_and_says_if_they_are_too_few(monkeypatch):
     limits, taken = [1024, 4096], []
     monkeypatch.setattr(descriptors.resource, "getrlimit", lambda what: tuple(limits))
     monkeypatch.setattr(descriptors.resource, "setrlimit", lambda what, new: taken.append(new))
     descriptors.reserve_descriptors(n_agents=20)
-    assert taken == [(4096, 4096)]
+    assert taken == [(4096 - descriptors.KEPT_BACK, 4096)]
     with pytest.raises(NetworkError, match=r"may open 4,096 files .* for 1,000 agents; raise the limit"):
         descriptors.reserve_descriptors(n_agents=1000)

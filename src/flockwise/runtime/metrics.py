@@ -6,9 +6,11 @@ of them are public in any case (docs/threat-model.md). Models, losses and predic
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from socketserver import ThreadingMixIn
@@ -28,7 +30,7 @@ except ImportError as error:
 
 LOOPBACK: Final = "127.0.0.1"
 OPEN: Final = "open"
-# So many questions are answered at once; a connection that asks nothing is closed after so many seconds.
+# So many questions are answered at once; each has so many seconds, however slowly it is asked or read.
 MOST_READERS: Final = 8
 SECONDS_TO_ASK: Final = 5.0
 # Kind, name, field of AgentStatus, and what it is.
@@ -115,23 +117,23 @@ class HostStatus:
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = SECONDS_TO_ASK
-
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: standard error is for errors."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each reader, and never more than a few."""
+    """A thread for each reader, for a while, and never more than a few."""
 
     daemon_threads = True
 
     def __init__(self, *arguments: Any) -> None:
         self._free = threading.BoundedSemaphore(MOST_READERS)
+        self._ends: dict[socket.socket, float] = {}
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
+            self._ends[request] = time.monotonic() + SECONDS_TO_ASK
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -140,7 +142,15 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            del self._ends[request]
             self._free.release()
+
+    def service_actions(self) -> None:
+        """Called again and again: hang up on readers whose time is over."""
+        now = time.monotonic()
+        for request in [request for request, end in self._ends.copy().items() if end < now]:
+            with suppress(OSError):  # it has ended meanwhile
+                request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader that hangs up, or asks nothing in time, is no error of ours."""

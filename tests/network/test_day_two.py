@@ -564,6 +564,23 @@ def test_new_keys_are_whole_wherever_their_acceptance_is_killed(net, device):
     assert kills > 10
 
 
+@pytest.mark.network
+def test_the_authority_gives_new_keys_wherever_its_command_is_killed(net):
+    """To an agent whose folder is here: the same command ends with all in agreement."""
+    asked = ask_for_new_keys(net / "agents" / "bob")
+    kills, was_killed = 0, True
+    while was_killed:
+        copy = shutil.copytree(net, net.with_name(f"net{kills}"))
+        was_killed = killed_at_change(kills, answer_rotation, copy, asked)
+        if was_killed:
+            answer_rotation(copy, asked)
+        bob = HostFolder.read(copy / "agents" / "bob")
+        assert bob.identity.public_keys["bob"] == public_key_of(copy, "ann", "bob")
+        shutil.rmtree(copy)
+        kills += 1
+    assert kills > 40
+
+
 @pytest.mark.parametrize("private", [True, False])
 def test_with_new_keys_an_agent_goes_on_where_it_was(tmp_path, private):
     net = tmp_path / "net"

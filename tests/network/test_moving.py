@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.network.test_newest import spent, until_one_is_spent
 from tests.network.test_owner import UPDATES, network, run
+from tests.network.test_setup import killed_at_change
 from tests.network.world import FolderWorld
 
 from flockwise.deploy.folder import STATE_FOLDER, AgentFolder, is_here
@@ -17,6 +18,7 @@ from flockwise.deploy.setup import host_together
 from flockwise.errors import LedgerError, NetworkError
 from flockwise.net.store import read_state
 from flockwise.runtime.moving import move_in, move_out
+from flockwise.runtime.newest import note_births
 
 
 def test_an_agent_goes_on_elsewhere_and_never_again_where_it_was(tmp_path):
@@ -77,6 +79,33 @@ def test_a_move_that_is_interrupted_is_finished_by_the_same_command(tmp_path, mo
         world.run(60)
     assert spent(tmp_path / "device" / "agent0") == UPDATES
     assert read_state(paths[0] / STATE_FOLDER).newer_release is not None
+
+
+@pytest.mark.network
+def test_a_move_that_is_killed_anywhere_leaves_the_right_to_release_in_one_place(tmp_path):
+    """The same command finishes it, and nobody has to name another folder, where the agent would be twice."""
+    paths = network(tmp_path)
+    until_one_is_spent(paths)
+    before = spent(paths[0])
+    kills, is_killed = 0, [True]
+    while any(is_killed):
+        home, away, bundle = (tmp_path / f"{kills}" / name for name in ("home", "away", "agent0.zip"))
+        shutil.copytree(paths[0], home)
+        note_births(AgentFolder.read(home))
+        is_killed = [killed_at_change(kills, move_out, home, bundle)]
+        assert is_killed != [bundle.exists()]
+        if any(is_killed):
+            move_out(home, bundle)
+        with pytest.raises(NetworkError, match="has moved out"):
+            AgentFolder.read(home)
+        is_killed.append(killed_at_change(kills, move_in, bundle, away))
+        if bundle.exists():
+            move_in(bundle, away)
+        assert spent(away) == before
+        assert AgentFolder.read(away).name == "agent0"
+        assert not away.with_name("away.part").exists()
+        kills += 1
+    assert kills > 20
 
 
 def test_an_agent_that_runs_or_has_a_damaged_ledger_does_not_move(tmp_path):

@@ -15,7 +15,7 @@ from flockwise.deploy.certificates import certificate_from_pem, read_subject
 from flockwise.deploy.credentials import TLS_FILE
 from flockwise.deploy.folder import IDENTITY_FOLDER, WAITING_FOLDER, AgentFolder
 from flockwise.deploy.identity import Authority, Keys, Request
-from flockwise.deploy.joining import check_own_host, write_waiting_keys
+from flockwise.deploy.joining import ACCEPTED_FOLDER, check_own_host, finish_accepting, write_waiting_keys
 from flockwise.deploy.keyfiles import read_file, write_file
 from flockwise.deploy.network_plan import AGENTS_FOLDER, AUTHORITY_FOLDER, DEVICES_FOLDER, NetworkPlan
 from flockwise.deploy.renewal import keep_certificate
@@ -60,7 +60,8 @@ def ask_for_new_keys(folder: Path) -> bytes:
 def answer_rotation(folder: Path, asked: bytes) -> str:
     """The authority's part: everyone's slice names the new key, and the agent has a certificate for it.
 
-    An agent whose folder is here takes them over at once. Returns its name.
+    An agent whose folder is here takes them over at once. After an interruption, begin again. Returns its
+    name.
     """
     authority, plan = Authority.read(folder / AUTHORITY_FOLDER), NetworkPlan.read(folder)
     rotation = Rotation.from_json(asked)
@@ -70,7 +71,8 @@ def answer_rotation(folder: Path, asked: bytes) -> str:
     ((name, key),) = keys.items()
     number = plan.number(name)
     place = plan.places[number]
-    _check_proof(name, place.public_key, rotation)
+    if key != place.public_key:
+        _check_proof(name, place.public_key, rotation)
     certificate = authority.certify(rotation.request, {})
     check_own_host(name, certificate, split_address(plan.addresses[number])[0])
     places = list(plan.places)
@@ -80,9 +82,13 @@ def answer_rotation(folder: Path, asked: bytes) -> str:
     keep_certificate(folder, name, certificate)
     plan.changed(places=places).write(folder, authority)
     home = folder / AGENTS_FOLDER / name
-    if (home / WAITING_FOLDER).is_dir():
+    if (home / ACCEPTED_FOLDER).is_dir():
+        finish_accepting(home)
+    elif (home / WAITING_FOLDER).is_dir():
         take_over(home, update)
-        shutil.rmtree(update)
+    else:
+        return name
+    shutil.rmtree(update)
     return name
 
 

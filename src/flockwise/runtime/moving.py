@@ -32,8 +32,10 @@ from flockwise.net.store import FileStore
 from flockwise.privacy.ledger import Ledger, read_statement, sync_folder
 from flockwise.runtime.newest import BIRTHS_FILE, ledger_folders, note_births
 
-# They belong to the processes of the old place. SQLite makes its shared memory anew.
-LEFT_BEHIND: Final = (STATUS_FILE, LOG_FILE, BIRTHS_FILE, MOVED_FILE, "errors.log")
+# In a folder that an agent has moved into: the hash of the bundle that it came in.
+CAME_FILE: Final = "came.sha256"
+# They belong to the old place and its processes. SQLite makes its shared memory anew.
+LEFT_BEHIND: Final = (STATUS_FILE, LOG_FILE, BIRTHS_FILE, MOVED_FILE, CAME_FILE, "errors.log")
 LEFT_SUFFIXES: Final = (".lock", "-shm", ".part")
 
 
@@ -63,24 +65,32 @@ def move_out(path: Path, bundle: Path) -> None:
 
 def move_in(bundle: Path, path: Path) -> AgentFolder:
     """Unpack it in a new folder, whose ledger is the newest from now on; the bundle is removed."""
-    if path.exists():
+    content = read_file(bundle)
+    came = sha256(content).hexdigest().encode()
+    if not path.exists():
+        _unpack(bundle, content, path, came)
+    elif not (path / CAME_FILE).is_file() or read_file(path / CAME_FILE) != came:
         raise NetworkError(f"{path}: there is something already; name a new folder")
+    sync_folder(path.parent)
+    bundle.unlink()
+    return AgentFolder.read(path)
+
+
+def _unpack(bundle: Path, content: bytes, path: Path, came: bytes) -> None:
     try:
-        with zipfile.ZipFile(io.BytesIO(read_file(bundle))) as packed:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
             files = {name: packed.read(name) for name in packed.namelist()}
     except zipfile.BadZipFile as error:
         raise NetworkError(f"{bundle}: is damaged, or not what `flockwise agent move-out` wrote") from error
     with new_folder(path, 0o700) as part:
-        for name, content in files.items():
+        for name, data in files.items():
             _check_inside(bundle, name)
-            write_file(part / name, content, is_secret=True)
+            write_file(part / name, data, is_secret=True)
         folder = AgentFolder.read(part)
         _check_ledgers(folder)
         note_births(folder)
+        write_file(part / CAME_FILE, came)
         sync_folder(part)
-    sync_folder(path.parent)
-    bundle.unlink()
-    return AgentFolder.read(path)
 
 
 def _check_movable(folder: AgentFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -158,14 +159,16 @@ class MemoryWorld(World):
 
 
 class FolderWorld(World):
-    """Agents from their folders, with real ledgers, stores and secure noise."""
+    """Agents from their folders, with real ledgers, stores and secure noise, and clocks by a seed."""
 
     def __init__(self, paths: list[Path], **options):
         super().__init__([path.name for path in paths], **options)
         self.paths = dict(zip(self.names, paths, strict=True))
+        self.make_clock = partial(PoissonClock, randomness=random.Random(0))
 
     def make(self, name: str) -> Participant:
-        return open_participant(AgentFolder.read(self.paths[name]), self.network, self.time, self.verifier)
+        folder = AgentFolder.read(self.paths[name])
+        return open_participant(folder, self.network, self.time, self.verifier, self.make_clock)
 
 
 def name_of(agent: str | int) -> str:

@@ -11,17 +11,21 @@ from flockwise.errors import LedgerError, NetworkError
 from flockwise.net.journal import FileJournal, Journal
 from flockwise.net.signing import Verifier
 from flockwise.net.store import FileStore
-from flockwise.net.time import Time
+from flockwise.net.time import PoissonClock, Time
 from flockwise.net.transport import Transport
 from flockwise.privacy.ledger import NAME as LEDGER_NAME
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.noise import SecureNoise
 from flockwise.runtime.newest import Freshness, check_newest, ledger_folder
-from flockwise.runtime.participant import AgentDefinition, AgentResources, Participant
+from flockwise.runtime.participant import AgentDefinition, AgentResources, MakeClock, Participant
 
 
 def open_participant(
-    folder: AgentFolder, transport: Transport, time: Time, verifier: Verifier | None = None
+    folder: AgentFolder,
+    transport: Transport,
+    time: Time,
+    verifier: Verifier | None = None,
+    make_clock: MakeClock = PoissonClock,
 ) -> Participant:
     """The agent as it was when it last stopped; nobody else can open it until it is closed."""
     definition = define_agent(folder)
@@ -35,7 +39,9 @@ def open_participant(
             opened.callback(journal.close)
             return journal
 
-        resources = AgentResources(store, ledgers, open_journal, SecureNoise(), transport, time, verifier)
+        resources = AgentResources(
+            store, ledgers, open_journal, SecureNoise(), transport, time, verifier, make_clock
+        )
         participant = Participant(definition, resources)
         participant.close = opened.pop_all().close
         return participant

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import EllipsisType, NoneType
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,79 +15,87 @@ from flockwise.privacy.origin import STATUSES, Adversary, Origin, weakest
 
 OWN = Origin("own models, made of private data without noise", "private")
 UNTRACKED = Origin("an array", "unknown")
-# Functions of NumPy that write into their first argument.
-_WRITERS = (np.copyto, np.place, np.putmask, np.put_along_axis, np.fill_diagonal)
+# With an axis at most, these compute from their first argument alone.
+_KEEPERS: Final = (np.concatenate, np.stack, np.mean)
 
 
 class TrackedModels(np.ndarray):
-    """An array with an `origin`, as have its copies, slices and multiples.
+    """An array with an `origin`. One that a guarantee may cover is read-only, so its values are what it says.
 
-    A sum or a mean of several allows what the worst of them allows, and adds up what was spent on them. What
-    is computed with an array that nobody keeps track of is of unknown origin, as is what is written to with a
-    number or such an array. A slice and the array that it is a slice of share their memory and this.
-    agent_names: whose the rows are; the models of a run know it, and copies, slices and sums do not.
+    Slices keep it. Of several arrays, `np.stack`, `np.concatenate` and `np.mean` allow what the worst of them
+    allows, and add up what was spent on them. All else that NumPy makes is of unknown origin at best: copies,
+    and what other functions compute. What is made of private models stays private, but for numbers, tuples
+    and lists, and what `np.asarray` gives: they know no origin.
+    agent_names: whose the rows are; the models of a run know it, and what is made of them does not.
     """
 
-    _origin: Origin | None = None
+    origin: Origin | None = None
     agent_names: Sequence[str] | None = None
 
     def __array_finalize__(self, made_from: Any) -> None:
-        self._origin = origin_of(made_from)
+        """Of every array that NumPy makes from this one: nobody knows what else it will hold."""
+        self.origin = worst_of([origin_of(made_from), None])
 
-    @property
-    def origin(self) -> Origin | None:
-        """Its own, or that of the array that it is a slice of, which may have been written to since."""
-        return worst_of([one._origin for one in self._sharing()])
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(found, TrackedModels) and _is_slice(key):
+            found.origin = self.origin
+        return found
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        plain = [np.asarray(value) if isinstance(value, TrackedModels) else value for value in inputs]
-        if isinstance(options.get("where"), TrackedModels):
-            options["where"] = np.asarray(options["where"])
-        if out is not None:
-            options["out"] = tuple(np.asarray(one) if isinstance(one, TrackedModels) else one for one in out)
-        result = getattr(ufunc, method)(*plain, **options)
-        in_place = method == "at"
-        origin = worst_of([origin_of(value) for value in inputs if in_place or np.ndim(value)])
-        for one in inputs[:1] if in_place else out or ():
-            _mark_written(one, origin)
-        return tracked(result, origin) if isinstance(result, np.ndarray) else result
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "at" and isinstance(inputs[0], TrackedModels) and not inputs[0].flags.writeable:
+            raise ValueError("assignment destination is read-only")  # some calls of NumPy's would write to it
+        result = getattr(ufunc, method)(*_plain(inputs), **_plain(options))
+        out = options.get("out", ())
+        return out[0] if len(out) == 1 else _tracked_array(result, [*inputs, None])
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        result = super().__array_function__(func, types, args, kwargs)
-        given = [*args, *kwargs.values()]
-        if func in _WRITERS:
-            _mark_written(given[0], worst_of([origin_of(one) for one in given]))
-        _mark_written(kwargs.get("out"), None)
-        return result
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, value)
-        _mark_written(self, origin_of(value))
-
-    def fill(self, value: Any) -> None:
-        super().fill(value)
-        _mark_written(self, None)
-
-    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
-        super().put(indices, values, mode)
-        _mark_written(self, origin_of(values))
-
-    def _sharing(self) -> list[TrackedModels]:
-        """Itself, and the array that it is a slice of."""
-        return [self, self.base] if isinstance(self.base, TrackedModels) else [self]
+        result = super().__array_function__(func, types, _plain(args), _plain(kwargs))
+        keeps = func in _KEEPERS and len(args) in (1, 2) and kwargs.keys() <= {"axis"}
+        return _tracked_array(result, _leaves(args[0]) if keeps else [*_leaves([args, kwargs]), None])
 
 
-def _mark_written(models: Any, origin: Origin | None) -> None:
-    """An array is no more public than the least public thing that was ever written into it."""
-    if isinstance(models, TrackedModels):
-        for one in models._sharing():
-            one._origin = worst_of([one._origin, origin])
+def _is_slice(key: Any) -> bool:
+    """A key of positions as Python writes them; an array of them may have been computed from anything."""
+    if isinstance(key, tuple):
+        return all(_is_slice(part) for part in key)
+    if isinstance(key, slice):
+        return all(_is_slice(part) for part in (key.start, key.stop, key.step))
+    return type(key) in (int, NoneType, EllipsisType)
+
+
+def _plain(given: Any) -> Any:
+    """Arguments of NumPy, with arrays as NumPy knows them."""
+    if isinstance(given, TrackedModels):
+        return np.asarray(given)
+    if isinstance(given, dict):
+        return {name: _plain(one) for name, one in given.items()}
+    return type(given)(map(_plain, given)) if type(given) in (list, tuple) else given
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    """What is in arguments of NumPy, however nested."""
+    if isinstance(given, list | tuple | Mapping):
+        for one in given.values() if isinstance(given, Mapping) else given:
+            yield from _leaves(one)
+    else:
+        yield given
+
+
+def _tracked_array(result: Any, given: Iterable[Any]) -> Any:
+    """What NumPy computed of what was given."""
+    is_array = isinstance(result, np.ndarray)
+    return tracked(result, worst_of([origin_of(one) for one in given])) if is_array else result
 
 
 def tracked(models: NDArray[Any], origin: Origin | None) -> TrackedModels:
     """The models, with where they came from."""
-    view = np.asarray(models).view(TrackedModels)
-    view._origin = origin
+    values = np.asarray(models)
+    if origin is not None and origin.is_covered:
+        # Unlike a flag, nobody can take this back.
+        values = np.asarray(values.data.toreadonly())
+    view = values.view(TrackedModels)
+    view.origin = origin
     return view
 
 
@@ -145,7 +154,7 @@ def worst_of(origins: list[Origin | None]) -> Origin | None:
     """
     given = [UNTRACKED if origin is None else origin for origin in origins]
     parts = tuple({id(part): part for origin in given for part in origin.parts or (origin,)}.values())
-    worst = max(parts, key=lambda part: STATUSES.index(part.status))
+    worst = max(parts, key=lambda part: (STATUSES.index(part.status), part is not UNTRACKED))
     paid = [part for part in parts if part.spent is not None]
     if all(part is worst for part in paid):
         return None if worst is UNTRACKED else worst

@@ -91,6 +91,28 @@ def test_a_graph_of_released_models_is_covered_and_costs_what_they_did(build, pr
     assert "models released by cd" in graph.describe()
 
 
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda released, own: np.insert(released[1:], 0, own[0], axis=0),
+        lambda released, own: np.where(np.arange(8)[:, None] == 0, own, released),
+        lambda released, own: 0 * released + own,
+    ],
+)
+def test_own_models_among_released_ones_are_no_start(mix, private_run):
+    with pytest.raises(PrivacyError, match="made of private data without noise"):
+        PublicModels(mix(private_run.models, private_run.own_models))
+
+
+def test_a_copy_of_released_models_is_not_covered_and_costs_what_they_did(private_run):
+    copied = private_run.models.copy()
+    copied[0] = np.asarray(private_run.own_models)[0]
+    for source in (None, "a model published in 2019"):
+        origin = PublicModels(copied, source).origin
+        assert not origin.is_covered
+        assert origin.spent == private_run.models.origin.spent
+
+
 def written(run, which, folder):
     run.to_parquet(folder / "models.parquet", which=which)
     return folder / "models.parquet"

@@ -25,7 +25,6 @@ for which it takes gradient steps, and the copies follow in closed form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -33,11 +32,10 @@ import numpy as np
 
 from flockwise.checks import Configured, Count, Positive, check_fields
 from flockwise.errors import SimulationError
-from flockwise.method.base import METHODS, Prepared
+from flockwise.method.base import METHODS, NeverPrivate, Prepared
 from flockwise.method.rules import Edges, LocalData, Meetings, Vector
 from flockwise.method.start import Start, starting_models
-from flockwise.objective import CollaborativeObjective, LocalObjective, Objective, Problem
-from flockwise.release.statistic import Misfit
+from flockwise.objective import CollaborativeObjective, LocalObjective, Problem
 
 # At each end of an edge: what concerns the agent's own model, and what concerns its copy of the neighbor's.
 OWN, COPY = 0, 1
@@ -48,7 +46,7 @@ VECTORS_PER_TICK = 4
 
 @METHODS.register
 @dataclass(frozen=True)
-class GossipADMM:
+class GossipADMM(NeverPrivate):
     """Gossip ADMM with penalty ρ, `gradient_steps` per agent and tick, from `start`.
 
     start: "local" (Eq. (1), as in the paper), "zeros" (public), or an array of models.
@@ -64,13 +62,9 @@ class GossipADMM:
     rule: ClassVar[type] = Meetings
     needs_graph: ClassVar[bool] = True
     minimizes_eq_2: ClassVar[bool] = True
-    privacy = None
 
     def __post_init__(self) -> None:
         check_fields(self, SimulationError)
-
-    def misfits(self, objective: Objective) -> Iterator[Misfit]:
-        yield from ()
 
     def prepare(self, problem: Problem, seed: int) -> Prepared:
         models, is_public = starting_models(problem, self.start)

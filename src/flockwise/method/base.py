@@ -56,8 +56,9 @@ class Method(Protocol):
 
     name: in configurations and results. label: in reports. privacy: what it may spend; None for a run without
     privacy. needs_graph: whether a problem without a graph is refused. A class may also state is_baseline
-    (it is compared with every run, and made without arguments), tunes_l2 (it chooses the penalty), and look
-    (its color and marker in pictures).
+    (it is compared with every run, and made without arguments), tunes_l2 (it chooses the penalty),
+    minimizes_eq_2 (its runs tend to the minimum of Eq. (2)), sends_nothing, and look (its color and marker in
+    pictures).
     """
 
     label: ClassVar[str]
@@ -76,6 +77,15 @@ class Method(Protocol):
     def prepare(self, problem: Problem, seed: int) -> Prepared:
         """Everything that a run needs; what is released once is released here, with noise from the seed."""
         ...
+
+
+class NeverPrivate:
+    """Of methods without a private form, which fit every objective."""
+
+    privacy = None
+
+    def misfits(self, objective: Objective) -> Iterator[Misfit]:
+        yield from ()
 
 
 @dataclass(frozen=True)
@@ -166,14 +176,9 @@ def baselines_beside(method: Any) -> list[Any]:
     return [one.kind(**one.preset) for one in own if getattr(one.kind, "is_baseline", False)]
 
 
-def look_of(name: str) -> tuple[str, str] | None:
-    """The color and the marker of a method in pictures, if it has its own."""
-    return getattr(METHODS[name].kind, "look", None) if name in METHODS else None
-
-
-def minimizes_eq_2(name: str) -> bool:
-    """Whether a method's runs tend to the minimum of Eq. (2)."""
-    return name in METHODS and getattr(METHODS[name].kind, "minimizes_eq_2", False)
+def stated(name: str, what: str) -> Any:
+    """What the class of a method states of itself, such as its look; None if it states nothing."""
+    return getattr(METHODS[name].kind, what, None) if name in METHODS else None
 
 
 def check_prepared(method: Any, prepared: Prepared) -> Prepared:

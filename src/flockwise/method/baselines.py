@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from flockwise.checks import Configured
 from flockwise.errors import SimulationError
-from flockwise.method.base import METHODS, Candidate, Prepared, PublicFacts
+from flockwise.method.base import METHODS, Candidate, NeverPrivate, Prepared, PublicFacts
 from flockwise.method.rules import Descent, Edges, LocalAnchors, Solved
 from flockwise.method.start import starting_models
-from flockwise.objective import CollaborativeObjective, Objective, Problem, PropagationObjective
-from flockwise.release.statistic import Misfit
+from flockwise.objective import CollaborativeObjective, Problem, PropagationObjective
 from flockwise.solve import choose_l2, solve_global_model, solve_local_models
 
 
 @METHODS.register
 @dataclass(frozen=True)
-class Local:
+class Local(NeverPrivate):
     """Eq. (1): every agent learns from its own data only (the limit μ → ∞)."""
 
     name = "local"
@@ -31,14 +30,13 @@ class Local:
     needs_graph: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = True
     sends_nothing: ClassVar[bool] = True
-    privacy = None
-
-    def misfits(self, objective: Objective) -> Iterator[Misfit]:
-        yield from ()
 
     def prepare(self, problem: Problem, seed: int) -> Prepared:
         objective = None if problem.graph is None else CollaborativeObjective(problem)
-        return Prepared(Solved(solve_local_models(problem)), objective)
+        return Prepared(Solved(solve_local_models(self._penalized(problem))), objective)
+
+    def _penalized(self, problem: Problem) -> Problem:
+        return problem
 
     @classmethod
     def candidates(cls, facts: PublicFacts) -> Iterator[Candidate]:
@@ -55,9 +53,8 @@ class TunedLocal(Local):
     look: ClassVar[tuple[str, str]] = ("olive", "d")
     tunes_l2: ClassVar[bool] = True
 
-    def prepare(self, problem: Problem, seed: int) -> Prepared:
-        objective = None if problem.graph is None else CollaborativeObjective(problem)
-        return Prepared(Solved(solve_local_models(choose_l2(problem))), objective)
+    def _penalized(self, problem: Problem) -> Problem:
+        return choose_l2(problem)
 
     @classmethod
     def candidates(cls, facts: PublicFacts) -> Iterator[Candidate]:
@@ -66,7 +63,7 @@ class TunedLocal(Local):
 
 @METHODS.register
 @dataclass(frozen=True)
-class Global:
+class Global(NeverPrivate):
     """One model for all, argmin Σ D_ii·c_i·ℒ_i (the limit μ → 0), computed centrally for comparison."""
 
     name = "global"
@@ -75,10 +72,6 @@ class Global:
     rule: ClassVar[type] = Solved
     needs_graph: ClassVar[bool] = True
     is_baseline: ClassVar[bool] = True
-    privacy = None
-
-    def misfits(self, objective: Objective) -> Iterator[Misfit]:
-        yield from ()
 
     def prepare(self, problem: Problem, seed: int) -> Prepared:
         models = np.tile(solve_global_model(problem), (problem.n_agents, 1))
@@ -87,7 +80,7 @@ class Global:
 
 @METHODS.register
 @dataclass(frozen=True)
-class ModelPropagation:
+class ModelPropagation(NeverPrivate):
     """Supplement C: Eq. (4) with ℒ_i(θ) = ½‖θ − anchor_i‖²; an update is the exact minimum of the block.
 
     The anchors are the local models of Eq. (1), or the given array; the start is the anchors.
@@ -99,10 +92,6 @@ class ModelPropagation:
     look: ClassVar[tuple[str, str]] = ("sky", "^")
     rule: ClassVar[type] = Descent
     needs_graph: ClassVar[bool] = True
-    privacy = None
-
-    def misfits(self, objective: Objective) -> Iterator[Misfit]:
-        yield from ()
 
     def prepare(self, problem: Problem, seed: int) -> Prepared:
         if isinstance(self.anchors, str) and self.anchors != "local":

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flockwise.method.base import METHODS, label_of, look_of, minimizes_eq_2, shown_name
+from flockwise.method.base import METHODS, label_of, shown_name, stated
 from flockwise.method.rules import Descent
 from flockwise.objective import CollaborativeObjective, Problem
 from flockwise.privacy.guarantee import Guarantee
@@ -87,7 +87,7 @@ class Comparison:
         private = [name for name, run in self.runs.items() if run.own_models is not None]
         own: dict[str, tuple[str, str]] = {name: PRIVATE_LOOK for name in self.runs if name == PRIVATE}
         for name, run in self.runs.items():
-            if run.guarantee is None and (look := look_of(run.method)) is not None:
+            if run.guarantee is None and (look := stated(run.method, "look")) is not None:
                 own[name] = look
         return looks_of([*self.runs, *(_with_model(name, "own") for name in private)], own)
 
@@ -180,7 +180,7 @@ class Comparison:
         return {
             name: run
             for name, run in self.simulated.items()
-            if run.guarantee is None and minimizes_eq_2(run.method)
+            if run.guarantee is None and stated(run.method, "minimizes_eq_2")
         }
 
     @property
@@ -229,7 +229,7 @@ class Comparison:
 
     @property
     def _alone(self) -> dict[str, Trajectory]:
-        return {name: run for name, run in self.runs.items() if _is(run, "sends_nothing")}
+        return {name: run for name, run in self.runs.items() if stated(run.method, "sends_nothing")}
 
     @property
     def drawn(self) -> dict[str, Trajectory]:
@@ -244,13 +244,13 @@ class Comparison:
     @property
     def collaborative(self) -> list[str]:
         """The runs in which agents learn from each other."""
-        return [name for name, run in self.runs.items() if not _is(run, "is_baseline")]
+        return [name for name, run in self.runs.items() if not stated(run.method, "is_baseline")]
 
     @property
     def pooled(self) -> list[str]:
         """The baselines that need all data in one place."""
-        baselines = (name for name, run in self.runs.items() if _is(run, "is_baseline"))
-        return [name for name in baselines if not _is(self.runs[name], "sends_nothing")]
+        baselines = (name for name, run in self.runs.items() if stated(run.method, "is_baseline"))
+        return [name for name in baselines if not stated(self.runs[name].method, "sends_nothing")]
 
     def document(self, seed: int, **more: Any) -> dict[str, Any]:
         """metrics.json: NaN becomes null, since JSON knows no NaN."""
@@ -279,11 +279,6 @@ class Comparison:
             "vectors": row.vectors,
             "bytes": row.bytes,
         }
-
-
-def _is(run: Trajectory, what: str) -> bool:
-    """Whether the class of a run's method says this of itself."""
-    return run.method in METHODS and getattr(METHODS[run.method].kind, what, False)
 
 
 def _with_model(name: str, model: Model | None) -> str:

@@ -79,7 +79,7 @@ class Experiment:
             threads=section.threads if self.stops else None,
             seed=self.config.seed,
             test=self.test,
-            conditions=_conditions(section),
+            conditions=Conditions(**_fields_of(Conditions, section)),
             resume=resume,
             progress=progress,
             should_stop=should_stop,
@@ -114,7 +114,7 @@ def build(config: Config, *, planning: Callable[[int, int], None] | None = None)
         choice=choice,
         choice_description=words,
         samples=samples,
-        stops=_stops(config.method),
+        stops=_fields_of(Stops, config.method),
     )
 
 
@@ -136,14 +136,10 @@ def _planned(config: Config, samples: TaskSamples, planning: Callable[[int, int]
     )
 
 
-def _stops(section: Any) -> dict[str, Any]:
-    names = {field.name for field in fields(Stops)} & type(section).model_fields.keys()
+def _fields_of(kind: type[Any], section: Any) -> dict[str, Any]:
+    """What a section says of the fields of a dataclass."""
+    names = {field.name for field in fields(kind)} & type(section).model_fields.keys()
     return {name: getattr(section, name) for name in sorted(names)}
-
-
-def _conditions(engine: Any) -> Conditions:
-    names = {field.name for field in fields(Conditions)} & type(engine).model_fields.keys()
-    return Conditions(**{name: getattr(engine, name) for name in names})
 
 
 def plan_of(config: Config, progress: Callable[[int, int], None] | None = None) -> Recommendation:

@@ -23,6 +23,9 @@ def is_frame(data: Any) -> bool:
     return is_table(data) and not isinstance(data, dict)
 
 
+NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
 def columns_of_array(values: NDArray[np.float64]) -> Columns:
     """The columns of an array, called x0, x1, …"""
     return {f"x{place}": values[:, place] for place in range(values.shape[1])}
@@ -56,9 +59,7 @@ def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
         return np.full(len(column), np.nan)
     if is_text(column.type):
         return np.array(column.to_pylist(), dtype=object)
-    if not (
-        pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or _is_decimal(column.type)
-    ):
+    if not any(test(column.type) for test in NUMBERS):
         raise DataError(
             f"column {name!r}: a value of type {kind} is neither number nor text; convert it, for instance "
             "to a number of days, or drop the column"
@@ -84,10 +85,6 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, float | np.floating):
         return str(int(value)) if float(value).is_integer() else repr(float(value))
     return str(value)
-
-
-def _is_decimal(kind: pa.DataType) -> bool:
-    return pa.types.is_decimal(kind)
 
 
 def library_of(data: Any) -> str:

@@ -12,9 +12,9 @@ from flockwise.data import Population
 from flockwise.data.labels import packing_order
 from flockwise.graph import SimilarityGraph
 from flockwise.objective import Objective, Problem
-from flockwise.objective.losses import Loss, has_two_classes
+from flockwise.objective.losses import Loss
 from flockwise.objective.weighted import WeightedLogistic, WeightedSoftmax
-from flockwise.results.metrics import LEAST_PROBABILITY, probabilities
+from flockwise.results.metrics import surprises
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -102,9 +102,7 @@ class FitRows:
         scores = self.scores(models)
         if self.loss.metric == "rmse":
             return (scores[:, 0] - self.targets) ** 2
-        classes = (self.targets > 0) if has_two_classes(self.loss) else self.targets
-        chances = probabilities(self.loss, scores)[np.arange(len(scores)), classes.astype(np.int64)]
-        return -np.log(np.maximum(chances, LEAST_PROBABILITY))
+        return surprises(self.loss, scores, self.targets)
 
     def errors(self, models: Floats) -> Floats:
         """Squared errors, or 1 for a wrong class and 0 for the right one."""

@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from flockwise.files import write_whole
+from flockwise.files import write_text
 from flockwise.report.comparison import Comparison
 from flockwise.report.tables import agent_table, results_table, shown_gain, shown_metric, what_ran
 from flockwise.report.theme import Picture, inline_svg
@@ -40,8 +40,7 @@ class Page:
 
     def write(self, path: Path, pictures: Sequence[Picture]) -> None:
         """The whole page, or nothing."""
-        text = self.render(pictures)
-        write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+        write_text(path, self.render(pictures))
 
     def render(self, pictures: Sequence[Picture]) -> str:
         environment = templates()

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from flockwise.files import write_whole
+from flockwise.files import write_text
 
 PIXELS_PER_INCH = 200  # of what is drawn as pixels inside a picture
 
@@ -137,8 +137,7 @@ def log_ticks(axis: Any) -> None:
 def save_picture(picture: Picture, folder: Path) -> Path:
     """A file of its own, on white, that looks the same in every program."""
     path = folder / f"{picture.name}.svg"
-    text = _svg(picture.figure, picture.name, "path", transparent=False)
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_text(path, _svg(picture.figure, picture.name, "path", transparent=False))
     return path
 
 

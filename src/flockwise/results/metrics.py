@@ -132,6 +132,13 @@ def probabilities(loss: Any, scores: Floats) -> Floats:
     return made(scores)
 
 
+def surprises(loss: Loss, scores: Floats, targets: Floats) -> Floats:
+    """−log probability of the class that each sample has."""
+    classes = ((targets > 0) if has_two_classes(loss) else targets).astype(np.int64)
+    of_truth = probabilities(loss, scores)[np.arange(len(targets)), classes]
+    return -np.log(np.maximum(of_truth, LEAST_PROBABILITY))
+
+
 def _accuracy(loss: Loss, scores: Floats, targets: Floats) -> float:
     return float((loss.predict(scores) == targets).mean())
 
@@ -151,9 +158,7 @@ def _auc(loss: Loss, scores: Floats, targets: Floats) -> float:
 
 
 def _log_loss(loss: Loss, scores: Floats, targets: Floats) -> float:
-    classes = (targets > 0).astype(int) if has_two_classes(loss) else targets.astype(int)
-    of_truth = probabilities(loss, scores)[np.arange(len(targets)), classes]
-    return float(-np.log(np.maximum(of_truth, LEAST_PROBABILITY)).mean())
+    return float(surprises(loss, scores, targets).mean())
 
 
 def _rmse(loss: Loss, scores: Floats, targets: Floats) -> float:

@@ -33,7 +33,7 @@ from flockwise.results.export import (
     models_schema,
 )
 from flockwise.results.frames import FrameRows, Trained, rows_of, rows_of_population
-from flockwise.results.metrics import ScoreName, probabilities, score
+from flockwise.results.metrics import ScoreName, mean_metric, probabilities, score
 from flockwise.results.plots import RunPlots
 from flockwise.solve.optimum import Gap
 from flockwise.solve.prior import Prior
@@ -231,8 +231,7 @@ class Trajectory:
         order = np.argsort(rows.agents, kind="stable")
         ends = np.flatnonzero(np.diff(rows.agents[order])) + 1
         each = [score(metric, self.loss, scores[own], rows.targets[own]) for own in np.split(order, ends)]
-        known = [value for value in each if not np.isnan(value)]
-        return float(np.mean(known)) if known else float("nan")
+        return mean_metric(np.array(each))
 
     def to_pandas(self, which: Which | None = None) -> Any:
         """The models as a data frame: one row per agent, one column per feature (and class)."""

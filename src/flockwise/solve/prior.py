@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
@@ -97,10 +98,7 @@ def posterior_models(
     models = np.tile(prior.mean, (problem.n_agents, 1))
     if root.shape[1] == 0:
         return models
-    with_samples = np.flatnonzero(problem.population.sample_counts)
-    at_once = max(_NUMBERS_AT_ONCE // problem.dimension**2, 1)
-    for first in range(0, len(with_samples), at_once):
-        agents = with_samples[first : first + at_once]
+    for agents in _with_samples(problem):
         objectives = PosteriorObjectives(SummedLosses(problem, agents), prior.mean, root, prior.dispersion)
         away: NDArray[Any] = np.zeros((len(agents), root.shape[1]))
         if start is not None:
@@ -108,6 +106,13 @@ def posterior_models(
         objectives.minimize(away)
         models[agents] = objectives.models(away)
     return models
+
+
+def _with_samples(problem: Problem) -> Iterator[NDArray[np.intp]]:
+    """The agents that have samples, some at a time."""
+    agents = np.flatnonzero(problem.population.sample_counts)
+    at_once = max(_NUMBERS_AT_ONCE // problem.dimension**2, 1)
+    return (agents[first : first + at_once] for first in range(0, len(agents), at_once))
 
 
 def model_spreads(problem: Problem, prior: Prior) -> NDArray[np.float64]:
@@ -118,10 +123,7 @@ def model_spreads(problem: Problem, prior: Prior) -> NDArray[np.float64]:
     """
     root, models = prior.root, posterior_models(problem, prior)
     spreads = np.tile(prior.spreads, (problem.n_agents, 1))
-    with_samples = np.flatnonzero(problem.population.sample_counts)
-    at_once = max(_NUMBERS_AT_ONCE // problem.dimension**2, 1)
-    for first in range(0, len(with_samples), at_once):
-        agents = with_samples[first : first + at_once]
+    for agents in _with_samples(problem):
         hessians = SummedLosses(problem, agents).hessians(models[agents]) / prior.dispersion
         inner = root.T @ hessians @ root + np.eye(root.shape[1])
         # Σ of what is left: R(I + RᵀHR)⁻¹Rᵀ.

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from flockwise.arrays import Floats
 from flockwise.config.misfits import needs_delta
 from flockwise.config.parts import arguments, objective_of
 from flockwise.config.schema import Config
@@ -48,8 +46,8 @@ class TaskSamples:
     train: Population
     test: Population | None
     description: str
-    targets: NDArray[np.float64] | None = None
-    profiles: NDArray[np.float64] | None = None
+    targets: Floats | None = None
+    profiles: Floats | None = None
     profile_names: tuple[str, ...] = ()
     rating_matrix: Any = None
 

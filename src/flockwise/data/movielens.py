@@ -25,6 +25,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data.population import held_out_rows
 from flockwise.errors import DataError
 
@@ -43,7 +44,7 @@ class Ratings:
 
     users: NDArray[np.int64]
     movies: NDArray[np.int64]
-    values: NDArray[np.float64]
+    values: Floats
     n_users: int
     n_movies: int
 
@@ -75,7 +76,7 @@ class Movies:
     """Title, year (NaN for the one movie without) and genres (n_movies, n_genres) of each movie."""
 
     titles: tuple[str, ...]
-    years: NDArray[np.float64]
+    years: Floats
     genres: NDArray[np.bool_]
     genre_names: tuple[str, ...]
 

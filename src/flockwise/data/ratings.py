@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
 from flockwise.data.population import INTERCEPT, Population
 from flockwise.errors import DataError
@@ -44,9 +45,9 @@ class RatingsTask:
 
     train: Population
     test: Population
-    movie_features: NDArray[np.float64]
-    centers: NDArray[np.float64]
-    user_profiles: NDArray[np.float64]
+    movie_features: Floats
+    centers: Floats
+    user_profiles: Floats
     profile_names: tuple[str, ...]
     rating_matrix: sparse.csr_array
     features_private: bool
@@ -138,21 +139,21 @@ def _roles(
     return agents, movielens.ratings.select(~np.isin(movielens.ratings.users, agents))
 
 
-def _centers(train: Ratings, centring: Centring) -> NDArray[np.float64]:
+def _centers(train: Ratings, centring: Centring) -> Floats:
     if centring == "public":
         return np.full(train.n_users, PUBLIC_CENTER)
     totals = np.bincount(train.users, weights=train.values, minlength=train.n_users)
     return totals / np.maximum(np.bincount(train.users, minlength=train.n_users), 1)
 
 
-def _centered(ratings: Ratings, centers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _centered(ratings: Ratings, centers: Floats) -> Floats:
     return ratings.values - centers[ratings.users]
 
 
 def _population(
     ratings: Ratings,
-    centers: NDArray[np.float64],
-    movie_features: NDArray[np.float64],
+    centers: Floats,
+    movie_features: Floats,
     names: tuple[str, ...],
     origins: tuple[Origin, ...],
 ) -> Population:
@@ -166,19 +167,19 @@ def _population(
     )
 
 
-def _rating_matrix(train: Ratings, centers: NDArray[np.float64]) -> sparse.csr_array:
+def _rating_matrix(train: Ratings, centers: Floats) -> sparse.csr_array:
     from scipy import sparse  # slow to import, and an agent that reads its samples needs none of it
 
     shape = (train.n_users, train.n_movies)
     return sparse.csr_array((_centered(train, centers), train.movies, train.offsets), shape=shape)
 
 
-def _genre_features(movies: Movies) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+def _genre_features(movies: Movies) -> tuple[Floats, tuple[str, ...]]:
     features = np.column_stack((movies.genres.astype(np.float64), _standardized(movies.years)))
     return features, (*movies.genre_names, "year")
 
 
-def _profiles(users: Users) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+def _profiles(users: Users) -> tuple[Floats, tuple[str, ...]]:
     """Standardized age, gender and one column per occupation.
 
     Another gender, another occupation and one standard deviation of age weigh the same: each is a
@@ -191,7 +192,7 @@ def _profiles(users: Users) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     return np.column_stack((_standardized(users.ages.astype(np.float64)), female, occupations)), names
 
 
-def _standardized(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _standardized(values: Floats) -> Floats:
     """Mean 0 and standard deviation 1; an unknown value (NaN) counts as average."""
     return np.nan_to_num((values - np.nanmean(values)) / np.nanstd(values), nan=0.0)
 
@@ -217,12 +218,10 @@ class _Side:
 
     offsets: NDArray[np.int64]
     others: NDArray[np.int64]
-    ratings: NDArray[np.float64]
+    ratings: Floats
 
     @classmethod
-    def group(
-        cls, keys: NDArray[Any], others: NDArray[Any], ratings: NDArray[np.float64], size: int
-    ) -> _Side:
+    def group(cls, keys: NDArray[Any], others: NDArray[Any], ratings: Floats, size: int) -> _Side:
         order = np.argsort(keys, kind="stable")
         offsets = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=size))))
         return cls(offsets, others[order], ratings[order])
@@ -245,7 +244,7 @@ class _Side:
 def als_features(
     users: NDArray[Any],
     movies: NDArray[Any],
-    ratings: NDArray[np.float64],
+    ratings: Floats,
     *,
     n_users: int,
     n_movies: int,
@@ -253,7 +252,7 @@ def als_features(
     penalty: float = 0.1,
     iterations: int = 20,
     seed: int = 0,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Movie factors M that minimize Σ (r_um − u·m)² + λ(Σ n_u‖u‖² + Σ n_m‖m‖²), shape (n_movies, dimension).
 
     Ratings should be centered. Rated movies start, as in the article, at their mean rating in the

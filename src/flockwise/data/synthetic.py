@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data.checks import float_dtype
 from flockwise.data.population import Population
 from flockwise.errors import DataError
@@ -34,9 +35,9 @@ class LinearTask:
 
     train: Population
     test: Population
-    targets: NDArray[np.float64]
-    profiles: NDArray[np.float64]
-    rotation: NDArray[np.float64] | None
+    targets: Floats
+    profiles: Floats
+    rotation: Floats | None
     features: FeatureLaw
     informative: int
     label_noise: float
@@ -120,9 +121,9 @@ def linear_classification(
 class _Sampler:
     """Draws samples straight into the arrays of a Population, a chunk of agents at a time."""
 
-    coefficients: NDArray[np.float64]
+    coefficients: Floats
     dimension: int
-    rotation: NDArray[np.float64] | None
+    rotation: Floats | None
     law: FeatureLaw
     dtype: np.dtype[Any]
     seed: int
@@ -143,7 +144,7 @@ class _Sampler:
         self,
         features: NDArray[Any],
         labels: NDArray[Any],
-        coefficients: NDArray[np.float64],
+        coefficients: Floats,
         label_noise: float,
         generator: np.random.Generator,
     ) -> None:
@@ -166,15 +167,13 @@ def _generator(seed: int, *stream: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=stream))
 
 
-def _random_rotation(dimension: int, generator: np.random.Generator) -> NDArray[np.float64]:
+def _random_rotation(dimension: int, generator: np.random.Generator) -> Floats:
     """A uniformly random orthogonal matrix: QR of a normal one, with the signs of R made positive."""
     orthogonal, triangular = np.linalg.qr(generator.standard_normal((dimension, dimension)))
     return orthogonal * np.sign(np.diag(triangular))
 
 
-def _targets(
-    coefficients: NDArray[np.float64], dimension: int, rotation: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
+def _targets(coefficients: Floats, dimension: int, rotation: Floats | None) -> Floats:
     informative = coefficients.shape[1]
     if rotation is not None:
         return coefficients @ rotation[:, :informative].T

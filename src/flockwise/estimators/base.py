@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import warnings
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from flockwise.arrays import Floats
 from flockwise.data.labels import encode_labels, label_array
 from flockwise.errors import DataError, FlockwiseWarning, GraphError, ObjectiveError, PrivacyError
 from flockwise.estimators import preparation
@@ -45,8 +46,6 @@ from flockwise.estimators.validation import (
     gain_of,
     validate,
 )
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # The name of the only agent where rows are not told apart.
 EVERYONE = "everyone"

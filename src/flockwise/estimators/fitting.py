@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.estimators.rows import FitRows
 from flockwise.graph import SimilarityGraph
 from flockwise.objective.losses import Loss
 from flockwise.solve import Prior, posterior_models, solve_optimum
 from flockwise.solve.mixed import fit_mixed_model
 
-Floats: TypeAlias = NDArray[np.float64]
 Method: TypeAlias = Literal["prior", "graph", "both"]
 
 # μ of Eq. (2) that are tried, and how strongly neighbors pull beside a learned prior.

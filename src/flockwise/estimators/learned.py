@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from flockwise.arrays import Floats
 from flockwise.data.checks import quoted
 from flockwise.data.labels import encode_labels
 from flockwise.errors import DataError, FlockwiseWarning
@@ -17,8 +18,6 @@ from flockwise.estimators import preparation
 from flockwise.estimators.columns import Columns, frame_of
 from flockwise.estimators.resemblance import Profiles
 from flockwise.estimators.validation import AgentGains
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class LearnedModels:

@@ -20,6 +20,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from flockwise.arrays import Floats
 from flockwise.errors import ObjectiveError, PrivacyError
 from flockwise.estimators.base import PersonalizedEstimator
 from flockwise.estimators.targets import Targets
@@ -67,12 +68,12 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
         scores = self._scores(X, groups)
         return self.classes_[scores.argmax(axis=1) if self._has_many else (scores[:, 0] > 0).astype(int)]
 
-    def predict_proba(self, X: Any, groups: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, groups: Any = None) -> Floats:
         """The probability of each class, in the order of `classes_`."""
         scores = self._scores(X, groups)
         return probabilities(self._loss, scores)
 
-    def decision_function(self, X: Any, groups: Any = None) -> NDArray[np.float64]:
+    def decision_function(self, X: Any, groups: Any = None) -> Floats:
         """The score of the second class where there are two, else one score per class."""
         scores = self._scores(X, groups)
         return scores if self._has_many else scores[:, 0]
@@ -83,7 +84,7 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
 
         return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
-    def _weighted_by_class(self, y: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _weighted_by_class(self, y: NDArray[Any], weights: Floats) -> Floats:
         check_classification_targets(y)
         if self.class_weight is None:
             return weights
@@ -95,7 +96,7 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
         known = totals > 0
         return weights * np.where(known, weights.sum() / known.sum() / np.where(known, totals, 1), 0)[codes]
 
-    def _read_targets(self, y: NDArray[Any], weights: NDArray[np.float64]) -> Targets:
+    def _read_targets(self, y: NDArray[Any], weights: Floats) -> Targets:
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -136,7 +137,7 @@ class PersonalizedRegressor(RegressorMixin, PersonalizedEstimator):
 
     target_range: tuple[float, float] | None = None
 
-    def predict(self, X: Any, groups: Any = None) -> NDArray[np.float64]:
+    def predict(self, X: Any, groups: Any = None) -> Floats:
         """The number for each row, by the model of its agent."""
         return self._scores(X, groups)[:, 0]
 
@@ -146,12 +147,12 @@ class PersonalizedRegressor(RegressorMixin, PersonalizedEstimator):
 
         return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
-    def _read_targets(self, y: NDArray[Any], weights: NDArray[np.float64]) -> Targets:
+    def _read_targets(self, y: NDArray[Any], weights: Floats) -> Targets:
         numbers = y.astype(np.float64)
         center, scale = self._scale_of(numbers, weights)
         return Targets((numbers - center) / scale, Quadratic(), center, scale)
 
-    def _scale_of(self, y: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]:
+    def _scale_of(self, y: Floats, weights: Floats) -> tuple[float, float]:
         if self.budget is None:
             if self.target_range is not None:
                 raise ObjectiveError("target_range= is for private fits: give budget= too, or leave it out")

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data.checks import quoted
 from flockwise.errors import DataError, FlockwiseWarning, PrivacyError
 from flockwise.estimators.columns import Columns, text_of
 
-Floats: TypeAlias = NDArray[np.float64]
 Bounds: TypeAlias = Mapping[str, tuple[float, float]]
 Categories: TypeAlias = Mapping[str, Sequence[Any]]
 

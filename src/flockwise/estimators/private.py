@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.engine import simulate
 from flockwise.errors import PrivacyError, without_advice
 from flockwise.estimators.fitting import Alone, alone_models
@@ -22,8 +23,6 @@ from flockwise.privacy.budget import Budget
 from flockwise.privacy.guarantee import Guarantee
 from flockwise.progress import watched
 from flockwise.results import Trajectory
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Targets are scaled to [−1, 1], and so are predictions of any use: residuals are about 1 at most.
 RESIDUAL_SCALE: Final = 1.0

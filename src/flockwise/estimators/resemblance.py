@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy import sparse
 
+from flockwise.arrays import Floats
 from flockwise.data.labels import names_of
 from flockwise.data.tables import as_table, columns_of, is_table
 from flockwise.errors import GraphError
 from flockwise.estimators.columns import is_frame
 from flockwise.graph import GraphSource, SimilarityGraph, knn_graph
 from flockwise.graph.tabular import named_vectors
-
-Floats: TypeAlias = NDArray[np.float64]
 
 NEIGHBORS = 10
 KINDS = 'None, "models", "profiles", a matrix, or edges'

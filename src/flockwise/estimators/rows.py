@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data import Population
 from flockwise.data.labels import packing_order
 from flockwise.graph import SimilarityGraph
@@ -15,8 +16,6 @@ from flockwise.objective import Objective, Problem
 from flockwise.objective.losses import Loss
 from flockwise.objective.weighted import WeightedLogistic, WeightedSoftmax
 from flockwise.results.metrics import surprises
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.errors import DataError
 from flockwise.objective.losses import Loss
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class Targets(NamedTuple):

@@ -10,12 +10,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.estimators.fitting import COARSE, Alone, Way, alone_models, fit_ways
 from flockwise.estimators.rows import FitRows
 from flockwise.graph import SimilarityGraph
 from flockwise.progress import watched
 
-Floats: TypeAlias = NDArray[np.float64]
 # The graph among agents who know these rows alone.
 GraphOf: TypeAlias = Callable[[FitRows, Alone], SimilarityGraph | None]
 # To be called after every fold.
@@ -97,11 +97,7 @@ class HeldOut:
     """Losses and errors of several fits, one row of numbers each, on rows that these did not know."""
 
     def __init__(
-        self,
-        rows: FitRows,
-        folds: NDArray[np.int64],
-        fit: Callable[[FitRows], Sequence[Floats]],
-        step: Step,
+        self, rows: FitRows, folds: NDArray[np.int64], fit: Callable[[FitRows], Sequence[Floats]], step: Step
     ) -> None:
         losses: list[list[Floats]] = []
         errors: list[list[Floats]] = []

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import field_types
 from flockwise.errors import ConfigError, FlockwiseError, PrivacyError, SimulationError
 from flockwise.graph import SimilarityGraph
@@ -29,11 +30,11 @@ RESIDUAL_SHARE: Final = 0.25
 class Evaluator(Protocol):
     """The function that a run minimizes: one value per agent, whose sum is the objective."""
 
-    def agent_values(self, models: NDArray[Any]) -> NDArray[np.float64]: ...
+    def agent_values(self, models: NDArray[Any]) -> Floats: ...
 
 
 # Own models from the released ones and from what else a conversation ended with; never sent.
-Finish: TypeAlias = Callable[[NDArray[Any], Any], NDArray[np.float64]]
+Finish: TypeAlias = Callable[[NDArray[Any], Any], Floats]
 
 
 @dataclass(frozen=True, eq=False)

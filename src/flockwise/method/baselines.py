@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import Configured
 from flockwise.errors import SimulationError
 from flockwise.method.base import METHODS, Candidate, NeverPrivate, Prepared, PublicFacts
@@ -86,7 +87,7 @@ class ModelPropagation(NeverPrivate):
     The anchors are the local models of Eq. (1), or the given array; the start is the anchors.
     """
 
-    anchors: Annotated[str | NDArray[np.float64], Configured(None)] = "local"
+    anchors: Annotated[str | Floats, Configured(None)] = "local"
     name = "propagation"
     label: ClassVar[str] = "model propagation"
     look: ClassVar[tuple[str, str]] = ("sky", "^")
@@ -100,7 +101,7 @@ class ModelPropagation(NeverPrivate):
         return propagated(problem, anchors, problem.pulls)
 
 
-def propagated(problem: Problem, anchors: NDArray[Any], pulls: NDArray[np.float64]) -> Prepared:
+def propagated(problem: Problem, anchors: NDArray[Any], pulls: Floats) -> Prepared:
     """Smoothing of anchors that everyone first broadcasts; ℒ_i is 1-smooth, so α = 1/(1 + μc_i)."""
     rule = Descent(
         np.arange(problem.n_agents),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from flockwise.arrays import Floats
 from flockwise.checks import Configured
 from flockwise.method.base import METHODS, Prepared
 from flockwise.method.rules import Solved
@@ -93,9 +94,7 @@ class LocalDP:
         return replace(problem, population=perturbed, objective=objective)
 
 
-def _noisy_features(
-    features: NDArray[np.float64], objective: Objective, budget: Budget, agent: int, seed: int
-) -> NDArray[np.float64]:
+def _noisy_features(features: Floats, objective: Objective, budget: Budget, agent: int, seed: int) -> Floats:
     bound = objective.feature_bound
     assert bound is not None
     share = Budget((1 - TARGET_SHARE) * budget.epsilon, budget.delta)
@@ -107,9 +106,7 @@ def _noisy_features(
     return clipped + 2 * bound * multiplier * noise.reshape(features.shape)
 
 
-def _noisy_targets(
-    targets: NDArray[np.float64], objective: Objective, budget: Budget, agent: int, seed: int
-) -> NDArray[np.float64]:
+def _noisy_targets(targets: Floats, objective: Objective, budget: Budget, agent: int, seed: int) -> Floats:
     epsilon, loss = TARGET_SHARE * budget.epsilon, objective.loss
     if loss.metric == "accuracy":
         classes = np.array([-1, 1]) if loss.outputs == 1 else np.arange(loss.outputs)
@@ -122,8 +119,8 @@ def _noisy_targets(
 
 
 def _randomized_response(
-    labels: NDArray[np.float64], classes: NDArray[np.int64], epsilon: float, uniforms: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    labels: Floats, classes: NDArray[np.int64], epsilon: float, uniforms: Floats
+) -> Floats:
     """The label with probability e^ε/(e^ε + k − 1), else one of the k − 1 others, all alike."""
     other = 1 / (math.exp(epsilon) + len(classes) - 1) if epsilon < LARGEST_EXPONENT else 0.0
     # From 0 to 1: the truth first, then the others in order, each as wide as it is probable.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.method.rules import Descent
 from flockwise.objective import Problem
 from flockwise.protocol.aggregation import clipped_mean
@@ -24,12 +25,12 @@ class OwnBlock:
     """
 
     problem: Problem
-    variances: NDArray[np.float64]
+    variances: Floats
 
-    def __call__(self, models: NDArray[Any], details: Any) -> NDArray[np.float64]:
+    def __call__(self, models: NDArray[Any], details: Any) -> Floats:
         return finish_own_block(self.problem, models, self.variances)
 
-    def part(self, agents: NDArray[np.int64]) -> Callable[[Descent, NDArray[Any]], NDArray[np.float64]]:
+    def part(self, agents: NDArray[np.int64]) -> Callable[[Descent, NDArray[Any]], Floats]:
         """For the agents at these positions."""
         whole = self.problem
         l2 = tuple(whole.l2_penalties[agents].tolist())
@@ -37,7 +38,7 @@ class OwnBlock:
         problem = Problem(whole.population.select(agents), None, objective)
         return OwnBlock(problem, self.variances[agents]).of_part
 
-    def of_part(self, rule: Descent, models: NDArray[Any]) -> NDArray[np.float64]:
+    def of_part(self, rule: Descent, models: NDArray[Any]) -> Floats:
         """models: of the agents of this part, and then of their neighbors elsewhere."""
         edges = rule.edges
         means = neighbor_means(edges.offsets_for(len(models)), edges, models)
@@ -50,9 +51,9 @@ class ClippedOwnBlock:
     """The same around the clipped means of the neighbors' models."""
 
     problem: Problem
-    variances: NDArray[np.float64]
+    variances: Floats
 
-    def __call__(self, models: NDArray[Any], details: Any) -> NDArray[np.float64]:
+    def __call__(self, models: NDArray[Any], details: Any) -> Floats:
         graph, known = self.problem.neighbors, np.asarray(models, np.float64)
         means = np.zeros(known.shape)
         for agent in np.flatnonzero(graph.degrees):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import Choice, Configured, Count, Key, Positive, ShareAboveZero, check_fields
 from flockwise.errors import PrivacyError
 from flockwise.method.rules import DescentNoise
@@ -168,12 +168,7 @@ class PrivateUpdates:
         return updates if start is None else f"{start.words(self.mechanism)}, {updates}"
 
 
-def tail_noise_variances(
-    step_sizes: NDArray[np.float64],
-    pulls: NDArray[np.float64],
-    stds: NDArray[np.float64],
-    first: int | None = None,
-) -> NDArray[np.float64]:
+def tail_noise_variances(step_sizes: Floats, pulls: Floats, stds: Floats, first: int | None = None) -> Floats:
     """Variance per coordinate that the noise leaves in each agent's average of its later models; public.
 
     stds: of one coordinate of the noisy mean gradients, by agent and update. first: the update from which on

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from flockwise.arrays import Floats
 from flockwise.data import Population
 from flockwise.graph import SimilarityGraph
 from flockwise.graph.stored import StoredGraph
@@ -44,7 +45,7 @@ class Edges(NamedTuple):
 
     offsets: NDArray[np.int64]
     neighbors: NDArray[np.int32]
-    weights: NDArray[np.float64]
+    weights: Floats
     folder: str | None = None
 
     @classmethod
@@ -62,7 +63,7 @@ class Edges(NamedTuple):
         return np.diff(self.offsets)
 
     @property
-    def degrees(self) -> NDArray[np.float64]:
+    def degrees(self) -> Floats:
         """D_ii: the sum of an agent's weights."""
         known = int(self.neighbors.max(initial=-1)) + 1
         rows = sparse.csr_array(
@@ -97,7 +98,7 @@ class LocalData:
     features: NDArray[Any]
     targets: NDArray[Any]
     offsets: NDArray[np.int64]
-    l2_penalties: NDArray[np.float64]
+    l2_penalties: Floats
 
     @classmethod
     def of(cls, problem: Problem) -> LocalData:
@@ -127,7 +128,7 @@ class StoredData:
 
     objective: Objective
     population: Population
-    l2_penalties: NDArray[np.float64]
+    l2_penalties: Floats
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -183,8 +184,8 @@ class DescentNoise:
     schedule: Schedule
     clip: float
     dimension: int
-    sensitivities: NDArray[np.float64]
-    start_sensitivities: NDArray[np.float64] | None = None
+    sensitivities: Floats
+    start_sensitivities: Floats | None = None
     shown: Literal["tail", "last"] = "tail"
 
     @property
@@ -206,11 +207,11 @@ class DescentNoise:
         return MECHANISMS[self.schedule.mechanism].norm
 
     @property
-    def multipliers(self) -> NDArray[np.float64]:
+    def multipliers(self) -> Floats:
         """Noise for a sensitivity of 1: one row per plan, one column per update."""
         return self.schedule.multipliers[:, self.n_before :]
 
-    def stds(self) -> NDArray[np.float64]:
+    def stds(self) -> Floats:
         """Standard deviation of one coordinate of the noisy mean gradient, by agent and update."""
         units = self.schedule.stds(self.dimension)[:, self.n_before :]
         return units * self.sensitivities[:, None]
@@ -252,8 +253,8 @@ class Descent:
     local: LocalData | StoredData | LocalAnchors
     start: NDArray[Any]
     start_is_public: bool
-    step_sizes: NDArray[np.float64]
-    pulls: NDArray[np.float64]
+    step_sizes: Floats
+    pulls: Floats
     noise: DescentNoise | None = None
 
     @property
@@ -301,8 +302,8 @@ class Meetings:
     start_is_public: bool
     penalty: float
     gradient_steps: int
-    data_weights: NDArray[np.float64]
-    smoothness: NDArray[np.float64]
+    data_weights: Floats
+    smoothness: Floats
     words: ClassVar[str] = "gossip ADMM"
 
     @property
@@ -310,12 +311,12 @@ class Meetings:
         return len(self.ids)
 
     @cached_property
-    def copy_shares(self) -> NDArray[np.float64]:
+    def copy_shares(self) -> Floats:
         """s = W_ij / (W_ij + 2ρ) of each directed edge: how far a copy follows the own model."""
         return self.edges.weights / (self.edges.weights + 2 * self.penalty)
 
     @cached_property
-    def stiffness(self) -> NDArray[np.float64]:
+    def stiffness(self) -> Floats:
         """ρ Σ_j (1 + s_j): the curvature that an agent's edges add to its part."""
         owners = np.repeat(np.arange(self.n_agents), self.edges.counts)
         sums = np.zeros(self.n_agents)
@@ -323,7 +324,7 @@ class Meetings:
         return self.penalty * sums
 
     @cached_property
-    def step_sizes(self) -> NDArray[np.float64]:
+    def step_sizes(self) -> Floats:
         """1 / smoothness of an agent's part; 0 where the part is constant."""
         smoothness = self.data_weights * self.smoothness + self.stiffness
         return np.divide(1, smoothness, out=np.zeros_like(smoothness), where=smoothness > 0)
@@ -365,7 +366,7 @@ class Outcome:
     advice: what users should know, from public values.
     """
 
-    models: NDArray[np.float64]
+    models: Floats
     rounds: NDArray[np.int64]
     traffic: Traffic
     details: Any = None

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import Configured, Key, Positive, ShareInside, check_fields
 from flockwise.data.checks import quoted
 from flockwise.data.labels import unless_numbered
@@ -123,12 +124,12 @@ class WarmStart:
         rule = START_PENALTY * loss.curvature * bound**2 / problem.population.n_features
         return OutputPerturbation(self.width, self.l2 or rule)
 
-    def sensitivities(self, problem: Problem, mechanism: str) -> NDArray[np.float64]:
+    def sensitivities(self, problem: Problem, mechanism: str) -> Floats:
         """How far each agent's model may move, in the norm of the mechanism: ‖v‖₁ ≤ √p·‖v‖₂."""
         stretch = math.sqrt(problem.dimension) if MECHANISMS[mechanism].norm == "l1" else 1.0
         return stretch * self.statistic(problem).sensitivities(problem)
 
-    def models(self, problem: Problem, schedule: Schedule, seed: int) -> NDArray[np.float64]:
+    def models(self, problem: Problem, schedule: Schedule, seed: int) -> Floats:
         """Θ(0): nothing here but the release sees the data."""
         statistic = self.statistic(problem)
         released = release_first(

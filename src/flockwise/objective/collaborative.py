@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from flockwise.arrays import Floats
 from flockwise.errors import ObjectiveError
 from flockwise.graph.similarity import SimilarityGraph
 from flockwise.objective.local_batch import LocalObjectives
@@ -25,7 +26,7 @@ class CollaborativeObjective:
     the number of threads. anchors: one per agent, if λ_i is to weigh ‖Θ_i − anchor_i‖² in place of ‖Θ_i‖².
     """
 
-    def __init__(self, problem: Problem, *, anchors: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, problem: Problem, *, anchors: Floats | None = None) -> None:
         # A descent of this problem holds all that it takes (flockwise.engine.judges).
         self.is_of_descent = anchors is None
         self.problem = problem
@@ -42,28 +43,28 @@ class CollaborativeObjective:
         """Eq. (2)."""
         return float(self.agent_values(models).sum())
 
-    def agent_values(self, models: NDArray[Any]) -> NDArray[np.float64]:
+    def agent_values(self, models: NDArray[Any]) -> Floats:
         """Each agent's part of Eq. (2), with half of each of its edges; the parts sum to Q."""
         models = self.local_objectives.checked(models)
         data_terms = self._data_weights * self.local_objectives.values(models)
         return _halves_of_edges(self.problem.neighbors, models) + data_terms
 
-    def gradient(self, models: NDArray[Any]) -> NDArray[np.float64]:
+    def gradient(self, models: NDArray[Any]) -> Floats:
         """Eq. (3) for all agents, shape (agents, dimension)."""
         models = self.local_objectives.checked(models)
         local = self.local_objectives.gradients(models)
         return self._laplacian_product(models) + self._data_weights[:, None] * local
 
-    def hessian(self, models: NDArray[Any]) -> tuple[Callable[[Any], Any], NDArray[np.float64]]:
+    def hessian(self, models: NDArray[Any]) -> tuple[Callable[[Any], Any], Floats]:
         """∇²Q = (D − W) ⊗ I + blocks μ D_ii c_i ∇²ℒ_i at these models: its product, and its diagonal."""
         weights, local = self._data_weights[:, None], self.local_objectives.hessians(models)
 
-        def product(direction: NDArray[np.float64]) -> NDArray[np.float64]:
+        def product(direction: Floats) -> Floats:
             return self._laplacian_product(direction) + weights * local.products(direction)
 
         return product, self.problem.neighbors.degrees[:, None] + weights * local.diagonals()
 
-    def _laplacian_product(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _laplacian_product(self, models: Floats) -> Floats:
         """(D − W) Θ."""
         graph = self.problem.neighbors
         sums = neighbor_sums(graph.offsets, graph.neighbors, graph.weights, models)
@@ -101,17 +102,17 @@ class PropagationObjective:
     def value(self, models: NDArray[Any]) -> float:
         return float(self.agent_values(models).sum())
 
-    def agent_values(self, models: NDArray[Any]) -> NDArray[np.float64]:
+    def agent_values(self, models: NDArray[Any]) -> Floats:
         """Each agent's part, with half of each of its edges."""
         models = self._checked(models)
         distances = ((models - self.anchors) ** 2).sum(axis=1)
         return _halves_of_edges(self.graph, models) + 0.5 * self._data_weights * distances
 
-    def gradient(self, models: NDArray[Any]) -> NDArray[np.float64]:
+    def gradient(self, models: NDArray[Any]) -> Floats:
         models = self._checked(models)
         return self.graph.laplacian() @ models + self._data_weights[:, None] * (models - self.anchors)
 
-    def optimum(self) -> NDArray[np.float64]:
+    def optimum(self) -> Floats:
         """The minimum, from one sparse factorization; an agent without neighbors keeps its anchor."""
         linked = np.flatnonzero(self.graph.neighbor_counts)
         models = self.anchors.copy()
@@ -121,12 +122,12 @@ class PropagationObjective:
             models[linked] = splu(sparse.csc_array(system[linked][:, linked])).solve(pulled)
         return models
 
-    def _checked(self, models: NDArray[Any]) -> NDArray[np.float64]:
+    def _checked(self, models: NDArray[Any]) -> Floats:
         if np.shape(models) != self.anchors.shape:
             raise ObjectiveError(f"models must have shape {self.anchors.shape}, got {np.shape(models)}")
         return np.ascontiguousarray(models, dtype=np.float64)
 
 
-def _halves_of_edges(graph: SimilarityGraph, models: NDArray[np.float64]) -> NDArray[np.float64]:
+def _halves_of_edges(graph: SimilarityGraph, models: Floats) -> Floats:
     """¼ Σ_j W_ij ‖Θ_i − Θ_j‖² of each agent: an edge is seen from both of its ends, hence ¼ and not ½."""
     return 0.25 * disagreements(graph.offsets, graph.neighbors, graph.weights, models)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data.samples import Samples
 from flockwise.errors import ObjectiveError
 from flockwise.objective.losses import Loss, sample_slopes, sample_value
@@ -50,17 +51,17 @@ class LocalObjective:
         values = [sample_value(self.loss, s, y) for s, y in zip(scores, self.targets, strict=True)]
         return sum(values) / max(len(values), 1) + self.l2_penalty * float(model @ model)
 
-    def gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
+    def gradient(self, model: NDArray[Any]) -> Floats:
         """∇ℒ_i(θ)."""
         slopes = self._slopes(model)
         data_term = slopes.T @ self.features / max(len(slopes), 1)
         return data_term.ravel() + self.penalty_gradient(model)
 
-    def penalty_gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
+    def penalty_gradient(self, model: NDArray[Any]) -> Floats:
         """The part of ∇ℒ_i(θ) that no data is in: 2λθ."""
         return 2 * self.l2_penalty * model
 
-    def sample_gradients(self, model: NDArray[Any]) -> NDArray[np.float64]:
+    def sample_gradients(self, model: NDArray[Any]) -> Floats:
         """∇ℓ(θ; x_k, y_k), one row per sample."""
         slopes = self._slopes(model)
         return (slopes[:, :, None] * self.features[:, None, :]).reshape(len(slopes), -1)
@@ -72,14 +73,14 @@ class LocalObjective:
         largest = np.linalg.norm(self.features, ord=2) ** 2 / samples if samples else 0.0
         return float(self.loss.curvature * largest + 2 * self.l2_penalty)
 
-    def _slopes(self, model: NDArray[Any]) -> NDArray[np.float64]:
+    def _slopes(self, model: NDArray[Any]) -> Floats:
         scores = self._scores(model)
         slopes = np.empty_like(scores)
         for score, target, out in zip(scores, self.targets, slopes, strict=True):
             sample_slopes(self.loss, score, target, out)
         return slopes
 
-    def _scores(self, model: NDArray[Any]) -> NDArray[np.float64]:
+    def _scores(self, model: NDArray[Any]) -> Floats:
         return self.features @ np.asarray(model, dtype=np.float64).reshape(self.loss.outputs, -1).T
 
 
@@ -100,7 +101,7 @@ class AnchoredObjective:
         difference = model - self.anchor
         return 0.5 * float(difference @ difference)
 
-    def gradient(self, model: NDArray[Any]) -> NDArray[np.float64]:
+    def gradient(self, model: NDArray[Any]) -> Floats:
         """∇ℒ_i(θ)."""
         return model - self.anchor
 

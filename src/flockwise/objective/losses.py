@@ -20,6 +20,7 @@ import numpy as np
 from annotated_types import Ge
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import Allowed, Positive
 from flockwise.errors import ObjectiveError
 from flockwise.privacy.mechanisms import Norm
@@ -81,7 +82,7 @@ def _are_signs(self: Any, targets: NDArray[Any]) -> NDArray[np.bool_]:
     return np.abs(targets) == 1
 
 
-def _two_probabilities(self: Any, scores: NDArray[Any]) -> NDArray[np.float64]:
+def _two_probabilities(self: Any, scores: NDArray[Any]) -> Floats:
     """Of −1 and of +1."""
     positive = 0.5 * (1 + np.tanh(0.5 * scores[:, 0].astype(np.float64)))
     return np.column_stack([1 - positive, positive])
@@ -183,7 +184,7 @@ class Softmax(NamedTuple):
     def predict(self, scores: NDArray[Any]) -> NDArray[Any]:
         return scores.argmax(axis=1).astype(scores.dtype)
 
-    def probabilities(self, scores: NDArray[Any]) -> NDArray[np.float64]:
+    def probabilities(self, scores: NDArray[Any]) -> Floats:
         powers = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import Count, NotNegative, Positive, check_fields
 from flockwise.errors import ObjectiveError
 from flockwise.objective.losses import (
@@ -73,7 +74,7 @@ class Objective:
         """With the kind of loss: losses without parameters are empty tuples, all of them equal."""
         return (type(self.loss), *(getattr(self, field.name) for field in fields(self)))
 
-    def penalties(self, sample_counts: NDArray[np.integer]) -> NDArray[np.float64]:
+    def penalties(self, sample_counts: NDArray[np.integer]) -> Floats:
         """λ_i of agents with so many samples."""
         if self.l2 is None:
             return 1.0 / np.maximum(sample_counts, 1)
@@ -86,7 +87,7 @@ class Objective:
             )
         return np.broadcast_to(penalties, (len(sample_counts),)).copy()
 
-    def confidences(self, sample_counts: NDArray[np.integer], cap: int) -> NDArray[np.float64]:
+    def confidences(self, sample_counts: NDArray[np.integer], cap: int) -> Floats:
         """c_i = m_i / cap, at most 1, and a small constant without data."""
         counts = np.minimum(sample_counts, cap)
         return np.where(counts > 0, counts, CONFIDENCE_WITHOUT_DATA) / cap

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import check_kind
 from flockwise.data.checks import quoted
 from flockwise.data.labels import unless_numbered
@@ -112,7 +113,7 @@ class Problem:
         return exchanged_samples(self.population.in_memory, self.objective)
 
     @cached_property
-    def l2_penalties(self) -> NDArray[np.float64]:
+    def l2_penalties(self) -> Floats:
         """λ_i of Eq. (1)."""
         return self.objective.penalties(self.population.sample_counts)
 
@@ -124,12 +125,12 @@ class Problem:
         return max(int(self.population.sample_counts.max()), 1)
 
     @cached_property
-    def confidences(self) -> NDArray[np.float64]:
+    def confidences(self) -> Floats:
         """c_i = m_i / cap, at most 1, and a small constant without data."""
         return self.objective.confidences(self.population.sample_counts, self.sample_cap)
 
     @cached_property
-    def local_smoothness(self) -> NDArray[np.float64]:
+    def local_smoothness(self) -> Floats:
         """L_i^loc: the Lipschitz constant of the gradient of Eq. (1); from public bounds if there are any."""
         public = self.objective.public_curvature
         if public is not None:
@@ -146,17 +147,17 @@ class Problem:
         return self.loss.curvature * gram + 2 * self.l2_penalties
 
     @cached_property
-    def pulls(self) -> NDArray[np.float64]:
+    def pulls(self) -> Floats:
         """μ c_i: how strongly an agent's own data pulls, against its neighbors' 1."""
         return self.objective.tradeoff * self.confidences
 
     @cached_property
-    def block_smoothness(self) -> NDArray[np.float64]:
+    def block_smoothness(self) -> Floats:
         """L_i = D_ii (1 + μ c_i L_i^loc)."""
         return self.neighbors.degrees * (1 + self.pulls * self.local_smoothness)
 
     @cached_property
-    def step_sizes(self) -> NDArray[np.float64]:
+    def step_sizes(self) -> Floats:
         """α_i = 1 / (1 + μ c_i L_i^loc) of Eq. (4)."""
         return 1 / (1 + self.pulls * self.local_smoothness)
 

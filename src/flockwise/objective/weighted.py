@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.objective.losses import Logistic, Softmax, sample_slopes, sample_value, sigmoid
 from flockwise.privacy.mechanisms import Norm
 
@@ -44,7 +45,7 @@ class WeightedLogistic(NamedTuple):
     def valid_targets(self, targets: NDArray[Any]) -> NDArray[np.bool_]:
         return (targets != 0) & (np.abs(targets) <= self.largest)
 
-    def targets(self, targets: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:
+    def targets(self, targets: NDArray[Any], weights: NDArray[Any]) -> Floats:
         """Classes −1 and +1 with their weights."""
         return targets * weights
 
@@ -84,6 +85,6 @@ class WeightedSoftmax(NamedTuple):
         shares = targets - np.floor(targets)
         return (targets >= 0) & (targets < self.classes) & (shares > 0) & (shares <= 0.5)
 
-    def targets(self, targets: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:
+    def targets(self, targets: NDArray[Any], weights: NDArray[Any]) -> Floats:
         """Classes 0, 1, … with their weights."""
         return targets + weights / (2.0 * self.largest)

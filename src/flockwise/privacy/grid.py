@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flockwise.arrays import Floats
 from flockwise.errors import PrivacyError
 from flockwise.privacy.mechanisms import Norm
 
@@ -26,7 +27,7 @@ MAX_STEPS: Final = 2.0**61
 UNIT_ROUNDOFF: Final = 2.0**-53
 
 
-def finite(values: ArrayLike, dimensions: int, name: str) -> NDArray[np.float64]:
+def finite(values: ArrayLike, dimensions: int, name: str) -> Floats:
     """Values as float64; the error for those that are not finite shows none of them."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != dimensions:
@@ -47,7 +48,7 @@ def positive(value: float, name: str) -> float:
     return value
 
 
-def clip_rows(points: ArrayLike, bound: float, norm: Norm) -> NDArray[np.float64]:
+def clip_rows(points: ArrayLike, bound: float, norm: Norm) -> Floats:
     """Each row, scaled down where it is longer than `bound`.
 
     The rounding errors of norm, factor and product amount to less than (p + 8) units in the last
@@ -65,7 +66,7 @@ def clip_rows(points: ArrayLike, bound: float, norm: Norm) -> NDArray[np.float64
     return np.where(is_long, relative * (inside / lengths), rows)
 
 
-def _lengths(rows: NDArray[np.float64], norm: Norm) -> NDArray[np.float64]:
+def _lengths(rows: Floats, norm: Norm) -> Floats:
     if norm == "l1":
         lengths = np.abs(rows).sum(axis=1, keepdims=True)
     else:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.errors import PrivacyError
 from flockwise.registry import Registry
 
@@ -95,10 +95,10 @@ class Mechanism(ABC):
         """Standard deviation of one coordinate."""
 
     @abstractmethod
-    def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_likelihood(self, noise: Floats) -> Floats:
         """Of each row of noise, up to a constant."""
 
-    def privacy_curve(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    def privacy_curve(self, epsilons: Floats) -> Floats:
         """δ(ε) of this event alone, real-valued, for the worst shift: what `pld` composes."""
         raise PrivacyError(f"{self.name}: its privacy curve is not known, so pld cannot account it")
 
@@ -160,10 +160,10 @@ class Gaussian(Mechanism):
     def noise_std(self) -> float:
         return self.scale
 
-    def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_likelihood(self, noise: Floats) -> Floats:
         return -np.square(noise).sum(axis=-1) / (2 * self.scale**2)
 
-    def privacy_curve(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    def privacy_curve(self, epsilons: Floats) -> Floats:
         """Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)."""
         from scipy.special import log_ndtr, ndtr  # slow to import, and only for pld
 
@@ -211,10 +211,10 @@ class Laplace(Mechanism):
     def noise_std(self) -> float:
         return math.sqrt(2) * self.scale
 
-    def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_likelihood(self, noise: Floats) -> Floats:
         return -np.abs(noise).sum(axis=-1) / self.scale
 
-    def privacy_curve(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+    def privacy_curve(self, epsilons: Floats) -> Floats:
         """1 − e^((ε − ε₀)/2) up to ε₀ = sensitivity/scale, and 1 − e^ε from −ε₀ down."""
         return -np.expm1(np.minimum(epsilons, (epsilons - 1 / self.multiplier) / 2)).clip(None, 0)
 
@@ -253,7 +253,7 @@ class KNorm(Mechanism):
         """√(E‖z‖²/p) = scale·√(p + 1)."""
         return self.scale * math.sqrt(self.dimension + 1)
 
-    def log_likelihood(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_likelihood(self, noise: Floats) -> Floats:
         return -np.linalg.norm(noise, axis=-1) / self.scale
 
     @classmethod

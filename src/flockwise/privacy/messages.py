@@ -17,8 +17,8 @@ from dataclasses import InitVar, dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.errors import PrivacyError
 
 MAGIC: Final = b"FLKW"
@@ -41,7 +41,7 @@ class Release:
     """
 
     number: int
-    vector: NDArray[np.float64]
+    vector: Floats
     payload: bytes
     seal: InitVar[Seal | None] = None
 
@@ -60,15 +60,15 @@ class Relay:
     sender: int
     stage: str
     round: int
-    vector: NDArray[np.float64]
+    vector: Floats
 
 
-def encode(number: int, vector: NDArray[np.float64]) -> bytes:
+def encode(number: int, vector: Floats) -> bytes:
     """The bytes of a release: little-endian, the same on every machine."""
     return HEADER.pack(MAGIC, number, len(vector)) + vector.astype(COORDINATE).tobytes()
 
 
-def decode(payload: bytes) -> tuple[int, NDArray[np.float64]]:
+def decode(payload: bytes) -> tuple[int, Floats]:
     """Number and vector of a release that was encoded."""
     if len(payload) < HEADER.size:
         raise PrivacyError(f"a release has at least {HEADER.size} bytes, got {len(payload)}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.errors import PrivacyError
 from flockwise.privacy.accounting import default_accountant
 from flockwise.privacy.budget import Budget, Budgets, least_delta
@@ -47,11 +48,11 @@ class Schedule:
         return len(self.plans[0])
 
     @property
-    def multipliers(self) -> NDArray[np.float64]:
+    def multipliers(self) -> Floats:
         """Noise for a sensitivity of 1: one row per plan, one column per release."""
         return np.array([plan.multipliers for plan in self.plans])
 
-    def stds(self, dimension: int) -> NDArray[np.float64]:
+    def stds(self, dimension: int) -> Floats:
         """Standard deviation of one coordinate for a sensitivity of 1, by agent and release."""
         unit = MECHANISMS[self.mechanism](1.0, 1.0, None, dimension).noise_std
         # One release of everyone lies after the other, as they are used.

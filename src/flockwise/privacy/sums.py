@@ -41,6 +41,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import Count, ShareBelowOne, check_fields
 from flockwise.errors import PrivacyError
 from flockwise.privacy.accounting.zcdp import epsilon_of
@@ -128,7 +129,7 @@ class SumSize:
     """
 
     sensitivity: float
-    scales: NDArray[np.float64]
+    scales: Floats
     step: float
 
 
@@ -164,7 +165,7 @@ class SumPlan:
         return max(plan.multipliers[0] for plan in self.plans)
 
     @cached_property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Floats:
         """By which each agent scales what it adds: 1 for the largest budget."""
         least = self.plan.multipliers[0]
         return np.array([least / plan.multipliers[0] for plan in self.plans])[self.rows]
@@ -173,14 +174,14 @@ class SumPlan:
         """Standard deviation of the noise in an opened sum to which everyone adds, for a sensitivity of 1."""
         return self.plan.multipliers[number - 1] * math.sqrt(self.crowd.n_agents / self.crowd.honest)
 
-    def share_stds(self, number: int, size: SumSize) -> NDArray[np.float64]:
+    def share_stds(self, number: int, size: SumSize) -> Floats:
         """Standard deviation of one agent's share by coordinate, in grid steps."""
         stds = self.plan.multipliers[number - 1] * size.sensitivity * size.scales
         shares = stds / math.sqrt(self.crowd.honest)
         self._check_grid(stds, shares)
         return shares
 
-    def _check_grid(self, stds: NDArray[np.float64], shares: NDArray[np.float64]) -> None:
+    def _check_grid(self, stds: Floats, shares: Floats) -> None:
         distance = ROUNDED_TO_DISCRETE * float((1 / stds**2).sum())
         for budget in (plan.budget for plan in self.plans):
             added = (1 + math.exp(budget.epsilon)) * distance
@@ -219,7 +220,7 @@ class SumNoise:
     """
 
     seed: int
-    stds: tuple[NDArray[np.float64], ...]
+    stds: tuple[Floats, ...]
     _requests: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
 
     def share(self, agent: int, number: int, request: Any, size: int) -> NDArray[np.int64]:
@@ -230,7 +231,7 @@ class SumNoise:
         """One draw in place of the shares of so many agents, with the same variance."""
         return self._drawn(EVERYONE, number, math.sqrt(n_agents) * self._paid_for(number, request, size))
 
-    def _paid_for(self, number: int, request: Any, size: int) -> NDArray[np.float64]:
+    def _paid_for(self, number: int, request: Any, size: int) -> Floats:
         """Nothing is added up that the plan did not count."""
         if number > len(self.stds) or size != len(self.stds[number - 1]):
             sizes = ", ".join(str(len(stds)) for stds in self.stds)
@@ -245,7 +246,7 @@ class SumNoise:
             )
         return self.stds[number - 1]
 
-    def _drawn(self, agent: int, number: int, stds: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _drawn(self, agent: int, number: int, stds: Floats) -> NDArray[np.int64]:
         sampler = MECHANISMS[NORMAL].sampler()
         return np.rint(stds * standard_noise(sampler, self.seed, agent, number, len(stds))).astype(np.int64)
 

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.protocol.filter import DEGREES
 from flockwise.protocol.rows import NOISE_COLUMNS, AgentRows
 
@@ -44,7 +45,7 @@ SMALLEST: Final = 1e-12
 class Mean(NamedTuple):
     """The precision-weighted mean of all releases, and the variance of the noise in a coordinate of it."""
 
-    vector: NDArray[np.float64]
+    vector: Floats
     variance: float
 
     @property
@@ -101,10 +102,10 @@ class Beliefs(NamedTuple):
     keep their local models.
     """
 
-    vectors: NDArray[np.float64]
-    own_weights: NDArray[np.float64]
-    shares: NDArray[np.float64]
-    variances: NDArray[np.float64]
+    vectors: Floats
+    own_weights: Floats
+    shares: Floats
+    variances: Floats
     collaborates: NDArray[np.bool_]
 
 
@@ -199,11 +200,7 @@ def _blended(measured: float, error: float, guess: float, spread: float) -> floa
 
 
 def believe(
-    smoothed: NDArray[np.float64],
-    tallied: NDArray[np.float64],
-    choice: SmoothingChoice,
-    mean: Mean,
-    signal: Signal,
+    smoothed: Floats, tallied: Floats, choice: SmoothingChoice, mean: Mean, signal: Signal
 ) -> Beliefs:
     """What follows from an agent's smoothed deviation a_i and what it tallied of it, one row per agent.
 
@@ -228,9 +225,7 @@ def believe(
     )
 
 
-def _own_powers(
-    measured: NDArray[np.float64], noise: NDArray[np.float64], choice: SmoothingChoice, dimension: int
-) -> NDArray[np.float64]:
+def _own_powers(measured: Floats, noise: Floats, choice: SmoothingChoice, dimension: int) -> Floats:
     """q_i: the mean power q, and the length of the agent's own a_i as far as it stands out of its noise."""
     variances = 2 * noise**2 / dimension + 4 * choice.power * noise / dimension
     prior = (POWER_VARIATION * choice.power) ** 2

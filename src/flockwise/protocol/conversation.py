@@ -14,14 +14,12 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from flockwise.arrays import Floats
 from flockwise.errors import NetworkError, PrivacyError, SimulationError
 from flockwise.privacy.messages import Relay
 from flockwise.registry import Registry
 
-Vector: TypeAlias = NDArray[np.float64]
+Vector: TypeAlias = Floats
 # A stage of the protocol, and a round of it.
 Tag: TypeAlias = tuple[str, int]
 
@@ -73,7 +71,7 @@ class Public:
     signal_power: ‖t‖² of what is released if it is known beforehand; the same for all agents.
     """
 
-    vector: NDArray[np.float64]
+    vector: Floats
     variance: float
     noise_variance: float
     signal_power: float | None

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.protocol.choice import (
     Beliefs,
     Figures,
@@ -133,20 +133,18 @@ class _Own:
     """Kept for the tallies: the agent's own row before smoothing, and the mean that all share."""
 
     def __init__(
-        self, before: AgentRows, variances: NDArray[np.float64], means: AgentRows, gossip: Gossip, rounds: int
+        self, before: AgentRows, variances: Floats, means: AgentRows, gossip: Gossip, rounds: int
     ) -> None:
         self.before, self.variances, self.mean = before, variances, mean_of(means)
         self._gossip, self._rounds = gossip, rounds
 
-    def mean_over_agents(self, stage: str, smoothed: list[AgentRows]) -> Conversation[NDArray[np.float64]]:
+    def mean_over_agents(self, stage: str, smoothed: list[AgentRows]) -> Conversation[Floats]:
         """Means of tallies over agents, weighted by precision, one row per degree."""
         rows = [tallies(self.before, after, self.variances)[0] for after in smoothed]
         units = self.mean.variance * np.array([len(self.mean.vector), len(self.mean.vector), 1, 0])
         return (yield from self.gossiped(stage, np.array(rows), np.where(units > 0, units, 1.0)))
 
-    def gossiped(
-        self, stage: str, rows: NDArray[np.float64], units: NDArray[np.float64]
-    ) -> Conversation[NDArray[np.float64]]:
+    def gossiped(self, stage: str, rows: Floats, units: Floats) -> Conversation[Floats]:
         """In units that make all entries comparable, since gossip ends by the largest."""
         precision = 1 / self.variances
         numbers = (rows / units).ravel()

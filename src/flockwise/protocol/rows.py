@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
+
 # Columns of public noise: they tell a variance to about 10 %.
 NOISE_COLUMNS: Final = 200
 # Everyone knows it, so everyone could draw anyone's noise.
@@ -23,14 +25,14 @@ TALLIES: Final = 4
 class AgentRows(NamedTuple):
     """One row per agent, of an agent alone or of many: vectors of p coordinates, then public noise."""
 
-    vectors: NDArray[np.float64]
-    noise: NDArray[np.float64]
+    vectors: Floats
+    noise: Floats
 
     @classmethod
-    def of_columns(cls, columns: NDArray[np.float64]) -> AgentRows:
+    def of_columns(cls, columns: Floats) -> AgentRows:
         return cls(columns[:, :-NOISE_COLUMNS], columns[:, -NOISE_COLUMNS:])
 
-    def columns(self) -> NDArray[np.float64]:
+    def columns(self) -> Floats:
         return np.hstack([self.vectors, self.noise])
 
     def less(self, mean: AgentRows) -> AgentRows:
@@ -38,7 +40,7 @@ class AgentRows(NamedTuple):
         return AgentRows(self.vectors - mean.vectors, self.noise - mean.noise)
 
 
-def public_noise(agents: NDArray[np.integer], variances: NDArray[np.float64]) -> NDArray[np.float64]:
+def public_noise(agents: NDArray[np.integer], variances: Floats) -> Floats:
     """Each agent's noise columns, a function of its number alone; none for an agent that released nothing."""
     scales = np.sqrt(np.where(np.isfinite(variances), variances, 0.0))
     rows = np.empty((len(agents), NOISE_COLUMNS))
@@ -49,13 +51,13 @@ def public_noise(agents: NDArray[np.integer], variances: NDArray[np.float64]) ->
     return scales[:, None] * rows
 
 
-def weighted(rows: AgentRows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+def weighted(rows: AgentRows, variances: Floats) -> Floats:
     """[row/s², 1/s²]: what is filtered and gossiped."""
     precisions = (1 / variances)[:, None]
     return np.hstack([precisions * rows.columns(), precisions])
 
 
-def quotients(sums: NDArray[np.float64], mean: AgentRows) -> AgentRows:
+def quotients(sums: Floats, mean: AgentRows) -> AgentRows:
     """AgentRows less the mean, from filtered [row/s², 1/s²]; 0 where the filter left no precision.
 
     The quotient of a filtered constant is that constant, so the mean can be subtracted afterwards.
@@ -66,7 +68,7 @@ def quotients(sums: NDArray[np.float64], mean: AgentRows) -> AgentRows:
     return AgentRows.of_columns(np.where(has_precision, rows, 0.0))
 
 
-def tallies(before: AgentRows, after: AgentRows, variances: NDArray[np.float64]) -> NDArray[np.float64]:
+def tallies(before: AgentRows, after: AgentRows, variances: Floats) -> Floats:
     """Per agent: agreement, power, noise left per coordinate, and its own share in its smoothed vector.
 
     The own share F_ii is the covariance of noise before and after over s_i². Agreement is
@@ -81,15 +83,13 @@ def tallies(before: AgentRows, after: AgentRows, variances: NDArray[np.float64])
     return np.column_stack([agreement, power, left, own])
 
 
-def released_powers(
-    before: AgentRows, variances: NDArray[np.float64], noise_variances: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def released_powers(before: AgentRows, variances: Floats, noise_variances: Floats) -> Floats:
     """Per agent: ‖v_i‖² less the noise in it, and s_i²; both 0 for an agent that released nothing."""
     dimension = before.vectors.shape[1]
     squares = products(before.vectors, before.vectors) - dimension * noise_variances
     return np.where(np.isfinite(variances)[:, None], np.column_stack([squares, variances]), 0.0)
 
 
-def products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+def products(left: Floats, right: Floats) -> Floats:
     """⟨left_i, right_i⟩ of each row."""
     return np.einsum("ij,ij->i", left, right)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.method.base import METHODS, label_of, shown_name, stated
 from flockwise.method.rules import Descent
 from flockwise.objective import CollaborativeObjective, Problem
@@ -152,7 +153,7 @@ class Comparison:
         """What holds for the private runs; the others guarantee nothing."""
         return {name: run.guarantee for name, run in self.runs.items() if run.guarantee is not None}
 
-    def agent_scores(self, name: str) -> NDArray[np.float64] | None:
+    def agent_scores(self, name: str) -> Floats | None:
         """How each agent fares with the model that it uses itself: in a private run its own."""
         run = self.runs[name]
         return run.agent_metrics if run.own_metrics is None else run.own_metrics
@@ -189,7 +190,7 @@ class Comparison:
         runs = self._minimizing.items()
         return next((name for name, run in runs if METHODS[run.method].rule is Descent), None)
 
-    def gaps(self) -> dict[str, NDArray[np.float64]]:
+    def gaps(self) -> dict[str, Floats]:
         """(Q − Q*)/Q* at each record of the runs that minimize Eq. (2); below rounding it is NaN."""
         if self.optimum is None:
             return {}
@@ -206,14 +207,14 @@ class Comparison:
             return None
         return convergence_theory(self.problem)
 
-    def gains(self) -> tuple[str, NDArray[np.float64]] | None:
+    def gains(self) -> tuple[str, Floats] | None:
         """Which run, and by how much it is better than local for each agent (NaN without test samples)."""
         if self.alone is None or not self.collaborative or not self.is_tested:
             return None
         best = self.descent or self.collaborative[0]
         return best, self.gains_of(best)
 
-    def gains_of(self, name: str) -> NDArray[np.float64]:
+    def gains_of(self, name: str) -> Floats:
         """By how much a run is better than local for each agent."""
         alone, together = self.alone, self.agent_scores(name)
         assert alone is not None
@@ -221,7 +222,7 @@ class Comparison:
         return together - alone if self.metric == "accuracy" else alone - together
 
     @property
-    def alone(self) -> NDArray[np.float64] | None:
+    def alone(self) -> Floats | None:
         """How each agent fares with the model that it learns alone: the best of several ways, on average."""
         found = [run.agent_metrics for run in self._alone.values() if run.agent_metrics is not None]
         best = max if self.metric == "accuracy" else min

@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from flockwise.arrays import Floats
 from flockwise.graph import SimilarityGraph
 from flockwise.report.comparison import Comparison
 from flockwise.report.layout import MOST_DRAWN, Positions, graph_layout, ring_layout
@@ -35,7 +36,7 @@ LONGEST_NAME = 16
 FEW = 5
 
 
-def pictures(comparison: Comparison, targets: NDArray[np.float64] | None = None) -> list[Picture]:
+def pictures(comparison: Comparison, targets: Floats | None = None) -> list[Picture]:
     """All pictures that these runs have the numbers for."""
     made = (
         convergence(comparison),
@@ -118,9 +119,7 @@ def _paint_metrics(axes: Axes, comparison: Comparison, effort: Effort) -> None:
     _percent_if_accuracy(axes, comparison)
 
 
-def _paint_curve(
-    axes: Axes, comparison: Comparison, name: str, effort: Effort, values: NDArray[np.float64]
-) -> None:
+def _paint_curve(axes: Axes, comparison: Comparison, name: str, effort: Effort, values: Floats) -> None:
     spent = comparison.simulated[name].column(effort) / comparison.problem.n_agents
     # The start has no place on a logarithmic axis.
     label = _released_label(comparison, name)
@@ -179,7 +178,7 @@ def by_size(comparison: Comparison) -> Picture | None:
     )
 
 
-def gain_on_graph(comparison: Comparison, targets: NDArray[np.float64] | None = None) -> Picture | None:
+def gain_on_graph(comparison: Comparison, targets: Floats | None = None) -> Picture | None:
     """The similarity graph, agents colored by what collaboration gains them."""
     found = comparison.gains()
     if found is None:
@@ -233,12 +232,7 @@ def _paint_edges(axes: Axes, graph: SimilarityGraph, positions: Positions) -> No
 
 
 def _paint_agents(
-    figure: Figure,
-    axes: Axes,
-    positions: Positions,
-    gains: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    label: str,
+    figure: Figure, axes: Axes, positions: Positions, gains: Floats, counts: NDArray[np.int64], label: str
 ) -> None:
     known = ~np.isnan(gains)
     sizes = _areas(counts, len(gains))
@@ -282,12 +276,12 @@ def _has_letters(name: str) -> bool:
     return all(" " <= letter < "\u0500" for letter in name)
 
 
-def _areas(counts: NDArray[np.int64], n_agents: int) -> NDArray[np.float64]:
+def _areas(counts: NDArray[np.int64], n_agents: int) -> Floats:
     largest = 150 * min(1.0, 150 / n_agents) ** 0.6
     return largest * (0.1 + 0.9 * np.sqrt(counts / max(int(counts.max()), 1)))
 
 
-def _gain_counts(title: str, gains: NDArray[np.float64], unit: str) -> Picture:
+def _gain_counts(title: str, gains: Floats, unit: str) -> Picture:
     """Where there are too many agents to draw each of them."""
 
     def paint(figure: Figure) -> None:

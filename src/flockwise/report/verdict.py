@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.method.base import label_of
 from flockwise.privacy.guarantee import Guarantee
 from flockwise.report.comparison import Comparison
@@ -38,7 +38,7 @@ class Gain:
     worse: int
 
     @classmethod
-    def of(cls, gains: NDArray[np.float64], alone: NDArray[np.float64], metric: str) -> Gain:
+    def of(cls, gains: Floats, alone: Floats, metric: str) -> Gain:
         """gains, alone: one value for each agent; NaN where an agent has no test samples."""
         known = gains[~np.isnan(gains)]
         known = known * 100 / (1.0 if metric == "accuracy" else max(float(np.nanmean(alone)), 1e-300))

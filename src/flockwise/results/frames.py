@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data.checks import first_nonfinite, quoted
 from flockwise.data.labels import encode_labels, is_numbered
 from flockwise.data.population import INTERCEPT, Population
@@ -21,9 +22,9 @@ DIGITS = re.compile(r"-?[0-9]+")
 class FrameRows(NamedTuple):
     """Features in the order of the training, the position of each row's agent, and targets if any."""
 
-    features: NDArray[np.float64]
+    features: Floats
     agents: NDArray[np.int64]
-    targets: NDArray[np.float64] | None
+    targets: Floats | None
 
 
 class Trained(NamedTuple):
@@ -156,7 +157,7 @@ def _rows_of_table(
         codes, names = encode_labels(table[agent], agent)
         positions = agent_positions(np.array(names, dtype=object), trained)[codes]
 
-    def numbers(name: str) -> NDArray[np.float64]:
+    def numbers(name: str) -> Floats:
         def owner(row: int) -> str:
             return trained.agent_names[positions[row]]
 
@@ -176,7 +177,7 @@ def _agents_of_rows(agents: Any, n_rows: int, trained: Trained) -> NDArray[np.in
     return np.broadcast_to(positions, (n_rows,))
 
 
-def _refuse_nonfinite(features: NDArray[np.float64], trained: Trained) -> None:
+def _refuse_nonfinite(features: Floats, trained: Trained) -> None:
     place = first_nonfinite(features)
     if place is not None:
         row, column = place

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data.population import Population
 from flockwise.errors import DataError, ObjectiveError
 from flockwise.objective.losses import Loss, has_two_classes, loss_name
@@ -16,13 +17,12 @@ from flockwise.objective.passes import all_scores, mean_losses
 from flockwise.objective.problem import target_misfit
 
 ScoreName: TypeAlias = Literal["accuracy", "auc", "log_loss", "rmse", "r2"]
-Floats: TypeAlias = NDArray[np.float64]
 
 # A probability of 0 for what happened would make one sample's log loss infinite.
 LEAST_PROBABILITY = 1e-15
 
 
-def agent_predictions(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:
+def agent_predictions(loss: Loss, population: Population, models: NDArray[Any]) -> Floats:
     """Each agent's own model on its own samples, one prediction per sample, in the population's order."""
     expected = (population.n_agents, loss.outputs * population.n_features)
     if np.shape(models) != expected:
@@ -32,7 +32,7 @@ def agent_predictions(loss: Loss, population: Population, models: NDArray[Any]) 
     return loss.predict(all_scores(population.features, population.offsets[:-1], population.offsets, blocks))
 
 
-def agent_metrics(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:
+def agent_metrics(loss: Loss, population: Population, models: NDArray[Any]) -> Floats:
     """Each agent's accuracy or RMSE (whichever judges the loss) on its samples; NaN where it has none.
 
     Row i of the models is that of agent i; `Trajectory.score` finds agents by name.
@@ -46,7 +46,7 @@ def agent_metrics(loss: Loss, population: Population, models: NDArray[Any]) -> N
     return np.sqrt(_agent_means(population, (predictions - population.targets) ** 2))
 
 
-def agent_losses(loss: Loss, population: Population, models: NDArray[Any]) -> NDArray[np.float64]:
+def agent_losses(loss: Loss, population: Population, models: NDArray[Any]) -> Floats:
     """Each agent's mean loss on its samples, without a penalty; NaN where it has none."""
     blocks = np.ascontiguousarray(models, dtype=np.float64).reshape(len(models), loss.outputs, -1)
     offsets = population.offsets
@@ -54,7 +54,7 @@ def agent_losses(loss: Loss, population: Population, models: NDArray[Any]) -> ND
     return np.where(population.sample_counts > 0, losses, np.nan)
 
 
-def mean_metric(metrics: NDArray[np.float64]) -> float:
+def mean_metric(metrics: Floats) -> float:
     """The mean over the agents that have a metric; NaN if none has."""
     known = metrics[~np.isnan(metrics)]
     return float(known.mean()) if known.size else float("nan")
@@ -71,10 +71,7 @@ class SizeBin(NamedTuple):
 
 
 def metrics_by_sample_count(
-    sample_counts: NDArray[np.integer],
-    metrics: NDArray[np.float64],
-    *,
-    bins: int | Sequence[int] = 5,
+    sample_counts: NDArray[np.integer], metrics: Floats, *, bins: int | Sequence[int] = 5
 ) -> list[SizeBin]:
     """The metric by the agent's number of training samples; bins without a metric are left out.
 
@@ -102,7 +99,7 @@ def _bin_edges(sample_counts: NDArray[np.integer], bins: int | Sequence[int]) ->
     return np.unique(np.ceil(spread).astype(np.int64))
 
 
-def _agent_means(population: Population, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _agent_means(population: Population, values: Floats) -> Floats:
     counts = population.sample_counts
     means = np.full(population.n_agents, np.nan)
     occupied = np.flatnonzero(counts)

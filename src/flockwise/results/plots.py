@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.errors import DataError
 from flockwise.results.metrics import metrics_by_sample_count
 
@@ -112,7 +112,7 @@ class RunPlots:
         axes.title.set_size("small")
         return figure
 
-    def _scores(self) -> NDArray[np.float64]:
+    def _scores(self) -> Floats:
         """With the model that an agent uses itself."""
         run = self._run
         scores = run.agent_metrics if run.own_metrics is None else run.own_metrics
@@ -120,7 +120,7 @@ class RunPlots:
             raise DataError(NO_TEST)
         return scores
 
-    def _alone(self, given: Trajectory | None) -> NDArray[np.float64]:
+    def _alone(self, given: Trajectory | None) -> Floats:
         if given is None and self._run.alone is None:
             raise DataError("give alone=, a run of Local() on the same problem with the same test=")
         scores = (

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data import Population
 from flockwise.errors import DataError, ResumeError
 from flockwise.files import write_whole
@@ -93,18 +94,18 @@ class Trajectory:
     agent_names: Sequence[str]
     feature_names: Sequence[str]
     updates: NDArray[np.int64]
-    agent_metrics: NDArray[np.float64] | None
+    agent_metrics: Floats | None
     fingerprint: Callable[[], str] = field(repr=False, compare=False)
     settings: Mapping[str, Any]
     stopped: str
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     own_models: TrackedModels | None = None
-    own_metrics: NDArray[np.float64] | None = None
+    own_metrics: Floats | None = None
     guarantee: Guarantee | None = None
     has_intercept: bool = False
     prior: Prior | None = None
     sample_counts: NDArray[np.int64] | None = None
-    alone: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False, compare=False)
+    alone: Callable[[], Floats] | None = field(default=None, repr=False, compare=False)
     certified: Callable[[NDArray[Any]], Gap] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -197,7 +198,7 @@ class Trajectory:
 
     def predict_proba(
         self, features: Any, agents: Any = None, *, agent: str | None = None, which: Which | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Probabilities, one column per class (−1 then +1 for two classes); arguments as in `predict`."""
         return probabilities(self.loss, self._scores(self._rows(features, agents, agent), which))
 
@@ -302,7 +303,7 @@ class Trajectory:
         own = self.own_models if which in (None, "own") else None
         return np.asarray(self.models if own is None else own)
 
-    def _scores(self, rows: FrameRows, which: Which | None) -> NDArray[np.float64]:
+    def _scores(self, rows: FrameRows, which: Which | None) -> Floats:
         models = self._models(which).astype(np.float64)
         blocks = models.reshape(len(models), self.loss.outputs, -1)
         return np.einsum("rf,rof->ro", rows.features, blocks[rows.agents])
@@ -383,7 +384,7 @@ def _from_parts(about: dict[str, Any], arrays: dict[str, NDArray[Any]], loss: Lo
     )
 
 
-def _records(rows: NDArray[np.float64], measures: list[dict[str, float]]) -> list[Record]:
+def _records(rows: Floats, measures: list[dict[str, float]]) -> list[Record]:
     whole = ("ticks", "vectors", "bytes")
     values = [dict(zip(RECORD_FIELDS, row.tolist(), strict=True)) for row in rows]
     return [

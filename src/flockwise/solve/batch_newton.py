@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 from numba import njit, prange
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.code_cache import compiled
 from flockwise.objective.local_batch import LocalHessians
 from flockwise.objective.passes import (
@@ -31,9 +31,7 @@ from flockwise.objective.passes import (
 _RIDGE = 1e-9
 
 
-def newton_directions_of(
-    hessians: LocalHessians, gradients: NDArray[np.float64], goals: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def newton_directions_of(hessians: LocalHessians, gradients: Floats, goals: Floats) -> Floats:
     """−(∇²ℒ_k)⁻¹ gradient_k, until the k-th residual's norm is at most goals[k]."""
     return newton_directions(
         hessians.features,

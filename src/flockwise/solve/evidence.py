@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from flockwise.arrays import Floats
 from flockwise.solve.integrals import AgentsPart, parts_of
-
-Array = NDArray[np.float64]
 
 # Of the sum of losses at 0: what is left of losses that are explained down to rounding.
 _EXPLAINED = 1e-12
@@ -28,13 +27,13 @@ class Explained(NamedTuple):
     """The evidence of a prior as −log, up to a constant: lower is better; and the mean under that prior."""
 
     value: float
-    mean: Array
-    mean_covariance: Array
+    mean: Floats
+    mean_covariance: Floats
     """Of θ₀ given all samples, in units of φ."""
     dispersion: float
-    covariance_slope: Array
+    covariance_slope: Floats
     """Of the value in Λ."""
-    width_slopes: Array
+    width_slopes: Floats
     """Of the value in the diagonal of W."""
 
 
@@ -45,8 +44,8 @@ class Quadratics:
     n_samples: of all agents together, if φ is to be estimated; 0 where it is 1.
     """
 
-    hessians: Array
-    linear: Array
+    hessians: Floats
+    linear: Floats
     constant: float
     n_samples: int = 0
 
@@ -66,12 +65,12 @@ class Quadratics:
             self.n_samples,
         )
 
-    def explained(self, root: Array, widths: Array) -> Explained:
+    def explained(self, root: Floats, widths: Floats) -> Explained:
         """For Λ = root·rootᵀ and W = diag(widths)."""
         p = self.linear.shape[1]
         integrals = [part.integrated(root) for part in self.parts]
-        total: Array = sum((one.total for one in integrals), np.zeros((p, p)))
-        pull: Array = sum((one.pulled.sum(axis=0) for one in integrals), np.zeros(p))
+        total: Floats = sum((one.total for one in integrals), np.zeros((p, p)))
+        pull: Floats = sum((one.pulled.sum(axis=0) for one in integrals), np.zeros(p))
         height = sum(one.height for one in integrals)
         explained = sum(one.explained for one in integrals)
         scales = np.sqrt(widths)
@@ -131,7 +130,7 @@ class Shape(NamedTuple):
     def _triangle(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return np.tril_indices(self.dimension)
 
-    def root(self, numbers: Array) -> Array:
+    def root(self, numbers: Floats) -> Floats:
         """With Λ = root·rootᵀ."""
         if self.is_full:
             root = np.zeros((self.dimension, self.dimension))
@@ -140,18 +139,18 @@ class Shape(NamedTuple):
         factors, spread = self._parts(numbers)
         return psd_root(factors @ factors.T + spread**2 * np.eye(self.dimension))
 
-    def slopes(self, numbers: Array, slope: Array) -> Array:
+    def slopes(self, numbers: Floats, slope: Floats) -> Floats:
         """Of a value with this slope in Λ."""
         if self.is_full:
             return 2 * (slope @ self.root(numbers))[self._triangle]
         factors, spread = self._parts(numbers)
         return np.append((2 * slope @ factors).ravel(), 2 * spread * np.trace(slope))
 
-    def _parts(self, numbers: Array) -> tuple[Array, float]:
+    def _parts(self, numbers: Floats) -> tuple[Floats, float]:
         return numbers[:-1].reshape(self.dimension, self.rank), float(numbers[-1])
 
 
-def psd_root(matrix: NDArray[Any]) -> Array:
+def psd_root(matrix: NDArray[Any]) -> Floats:
     """A square root that rounding cannot break."""
     values, vectors = np.linalg.eigh(matrix)
     return vectors * np.sqrt(np.maximum(values, 0))
@@ -166,10 +165,10 @@ class Widths(NamedTuple):
     def size(self) -> int:
         return int(self.groups.max()) + 1
 
-    def widths(self, numbers: Array) -> Array:
+    def widths(self, numbers: Floats) -> Floats:
         return np.exp(numbers)[self.groups]
 
-    def slopes(self, numbers: Array, slopes: Array) -> NDArray[Any]:
+    def slopes(self, numbers: Floats, slopes: Floats) -> NDArray[Any]:
         return np.bincount(self.groups, self.widths(numbers) * slopes, self.size)
 
 
@@ -184,19 +183,19 @@ def best_prior(
     quadratics: Quadratics,
     shape: Shape,
     widths: Widths,
-    start: Array,
+    start: Floats,
     bounds: Bounds,
     tolerance: float = 1e-12,
-) -> tuple[Array, Explained]:
+) -> tuple[Floats, Explained]:
     """The numbers of Λ and W, one after the other, with the least value, and what they explain.
 
     tolerance: a relative change of the value that ends the search.
     """
 
-    def explained(numbers: Array) -> Explained:
+    def explained(numbers: Floats) -> Explained:
         return quadratics.explained(shape.root(numbers[: shape.size]), widths.widths(numbers[shape.size :]))
 
-    def value_and_slopes(numbers: Array) -> tuple[float, Array]:
+    def value_and_slopes(numbers: Floats) -> tuple[float, Floats]:
         found = explained(numbers)
         own = shape.slopes(numbers[: shape.size], found.covariance_slope)
         return found.value, np.append(own, widths.slopes(numbers[shape.size :], found.width_slopes))

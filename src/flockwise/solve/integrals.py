@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
+from flockwise.arrays import Floats
 from flockwise.solve.whitening import whiten
-
-Array: TypeAlias = NDArray[np.float64]
 
 # Bounds the memory.
 _NUMBERS_AT_ONCE: Final = 4_000_000
@@ -34,16 +33,16 @@ class Integral:
     height: Σ ½ log det(I + RᵀHR). explained: Σ bᵀR(I + RᵀHR)⁻¹Rᵀb.
     """
 
-    total: Array
-    pulled: Array
+    total: Floats
+    pulled: Floats
     height: float
     explained: float
 
-    def away(self, mean: Array) -> Array:
+    def away(self, mean: Floats) -> Floats:
         """What pulls each agent's model away from this mean."""
         raise NotImplementedError
 
-    def known(self, covariance: Array) -> Array:
+    def known(self, covariance: Floats) -> Floats:
         """Σ P C P."""
         raise NotImplementedError
 
@@ -51,12 +50,12 @@ class Integral:
 class AgentsPart(Protocol):
     """Some agents, whose models can be integrated out."""
 
-    def integrated(self, root: Array) -> Integral:
+    def integrated(self, root: Floats) -> Integral:
         """For Λ = root·rootᵀ."""
         ...
 
 
-def parts_of(hessians: Array, linear: Array) -> Iterator[AgentsPart]:
+def parts_of(hessians: Floats, linear: Floats) -> Iterator[AgentsPart]:
     """All agents, those of low rank together with their like."""
     n, p = linear.shape
     if p < _LEAST_DIMENSION:
@@ -76,7 +75,7 @@ def parts_of(hessians: Array, linear: Array) -> Iterator[AgentsPart]:
             yield _Thin(np.ascontiguousarray(padded.transpose(0, 2, 1)), linear[some])
 
 
-def _dense(hessians: Array, linear: Array, agents: NDArray[np.intp]) -> Iterator[AgentsPart]:
+def _dense(hessians: Floats, linear: Floats, agents: NDArray[np.intp]) -> Iterator[AgentsPart]:
     for some in _chunks(agents, linear.shape[1] ** 2):
         whole = len(some) == len(linear)
         yield _Dense(hessians if whole else hessians[some], linear if whole else linear[some])
@@ -88,7 +87,7 @@ def _chunks(agents: NDArray[np.intp], numbers_each: int) -> Iterator[NDArray[np.
         yield agents[first : first + size]
 
 
-def _factor(hessian: Array) -> Array:
+def _factor(hessian: Floats) -> Floats:
     """A with AAᵀ = hessian and as many columns as its rank, by a pivoted Cholesky decomposition."""
     lower, pivots, rank, _ = _pivoted_cholesky(hessian, lower=1)
     factor = np.empty((len(hessian), rank))
@@ -97,7 +96,7 @@ def _factor(hessian: Array) -> Array:
     return factor
 
 
-def _whitened(inner: Array, rows: Array, column: Array) -> tuple[float, Array, Array]:
+def _whitened(inner: Floats, rows: Floats, column: Floats) -> tuple[float, Floats, Floats]:
     """With inner = LLᵀ of each agent: Σ ½ log det inner, L⁻¹ rows and L⁻¹ column."""
     rank = inner.shape[1]
     systems = np.concatenate([inner, rows, column[..., None]], axis=2)
@@ -109,10 +108,10 @@ def _whitened(inner: Array, rows: Array, column: Array) -> tuple[float, Array, A
 
 @dataclass(frozen=True, eq=False)
 class _Dense:
-    hessians: Array
-    linear: Array
+    hessians: Floats
+    linear: Floats
 
-    def integrated(self, root: Array) -> Integral:
+    def integrated(self, root: Floats) -> Integral:
         images = self.hessians @ root
         inner = np.eye(root.shape[1]) + root.T @ images
         height, halves, left = _whitened(inner, images.transpose(0, 2, 1), self.linear @ root)
@@ -124,12 +123,12 @@ class _Dense:
 
 @dataclass(frozen=True, eq=False)
 class _DenseIntegral(Integral):
-    precisions: Array
+    precisions: Floats
 
-    def away(self, mean: Array) -> Array:
+    def away(self, mean: Floats) -> Floats:
         return self.pulled - self.precisions @ mean
 
-    def known(self, covariance: Array) -> Array:
+    def known(self, covariance: Floats) -> Floats:
         root = np.linalg.cholesky(covariance + 1e-300 * np.eye(len(covariance)))
         images = (self.precisions @ root).transpose(1, 0, 2).reshape(len(root), -1)
         return images @ images.T
@@ -139,10 +138,10 @@ class _DenseIntegral(Integral):
 class _Thin:
     """factors: Aᵀ of every agent, with rows of 0 where it has a lower rank than others."""
 
-    factors: Array
-    linear: Array
+    factors: Floats
+    linear: Floats
 
-    def integrated(self, root: Array) -> Integral:
+    def integrated(self, root: Floats) -> Integral:
         n, rank, p = self.factors.shape
         images = (self.factors.reshape(-1, p) @ root).reshape(n, rank, -1)
         inner = np.eye(rank) + images @ images.transpose(0, 2, 1)
@@ -158,12 +157,12 @@ class _Thin:
 class _ThinIntegral(Integral):
     """halves: B with BᵀB = P."""
 
-    halves: Array
+    halves: Floats
 
-    def away(self, mean: Array) -> Array:
+    def away(self, mean: Floats) -> Floats:
         return self.pulled - np.einsum("nrp,nr->np", self.halves, self.halves @ mean)
 
-    def known(self, covariance: Array) -> Array:
+    def known(self, covariance: Floats) -> Floats:
         p = len(covariance)
         flat = self.halves.reshape(-1, p)
         inner = (flat @ covariance).reshape(self.halves.shape) @ self.halves.transpose(0, 2, 1)

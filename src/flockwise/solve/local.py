@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.errors import ObjectiveError
 from flockwise.objective.local_batch import LocalObjectives
 from flockwise.objective.problem import Problem
@@ -29,8 +30,8 @@ def solve_local_models(
     *,
     tolerance: float = 1e-8,
     agents: Sequence[int] | NDArray[np.integer] | None = None,
-    anchors: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    anchors: Floats | None = None,
+) -> Floats:
     """Eq. (1) for every agent, or for the `agents` listed: one row each, by a truncated Newton method.
 
     Supplement C does not divide the losses by m_i, which is the same as dividing λ_i by m_i.
@@ -51,11 +52,7 @@ def solve_local_models(
     return models
 
 
-def solve_anchored_models(
-    problem: Problem,
-    anchors: NDArray[np.float64],
-    strengths: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def solve_anchored_models(problem: Problem, anchors: Floats, strengths: Floats) -> Floats:
     """argmin_θ (1/m_i) Σ ℓ(θ; x, y) + strength_i·‖θ − anchor_i‖² for every agent, one row each.
 
     The l2 of the problem plays no part. An agent without samples keeps its anchor.
@@ -69,7 +66,7 @@ def solve_anchored_models(
     return models
 
 
-def _check_strengths(problem: Problem, strengths: NDArray[np.float64]) -> None:
+def _check_strengths(problem: Problem, strengths: Floats) -> None:
     if strengths.shape != (problem.n_agents,):
         raise ObjectiveError(
             f"strengths must have one entry per agent ({problem.n_agents}), got shape {strengths.shape}"
@@ -81,9 +78,7 @@ def _check_strengths(problem: Problem, strengths: NDArray[np.float64]) -> None:
         raise ObjectiveError(f"agent {name!r}: strength must be positive and finite, got {strengths[agent]}")
 
 
-def minimize_each(
-    objectives: LocalObjectives, models: NDArray[np.float64], tolerance: float
-) -> NDArray[np.float64]:
+def minimize_each(objectives: LocalObjectives, models: Floats, tolerance: float) -> Floats:
     """Moves the models from 0 to their minima; returns each gradient's norm relative to its first.
 
     A first gradient that is nothing but rounding, as that of samples that contradict each other, is no
@@ -116,16 +111,12 @@ class Objectives(Protocol):
 
     def only(self, which: NDArray[np.integer]) -> Objectives: ...
 
-    def values(self, models: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def values(self, models: Floats) -> Floats: ...
 
 
 def steps_along(
-    objectives: Objectives,
-    models: NDArray[np.float64],
-    before: NDArray[np.float64],
-    slopes: NDArray[np.float64],
-    directions: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    objectives: Objectives, models: Floats, before: Floats, slopes: Floats, directions: Floats
+) -> tuple[Floats, Floats]:
     """How far each agent goes along its direction, and its value there.
 
     Steps are halved until the value decreases enough; 0 if it never does.
@@ -153,7 +144,7 @@ def decrease_wanted(height: Any, descent: Any) -> Any:
 
 
 def _refuse_unsolved(
-    objectives: LocalObjectives, shortfalls: NDArray[np.float64], tolerance: float, kind: str, advice: str
+    objectives: LocalObjectives, shortfalls: Floats, tolerance: float, kind: str, advice: str
 ) -> None:
     unsolved = np.flatnonzero(~(shortfalls <= tolerance))
     if unsolved.size == 0:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
+from flockwise.arrays import Floats
 from flockwise.errors import ObjectiveError
 from flockwise.objective.losses import sample_value
 from flockwise.objective.problem import Problem
-from flockwise.solve.evidence import Array, Bounds, Explained, Quadratics, Shape, Widths, best_prior
+from flockwise.solve.evidence import Bounds, Explained, Quadratics, Shape, Widths, best_prior
 from flockwise.solve.posterior import SummedLosses
 from flockwise.solve.prior import Prior, Structure, posterior_models
 
@@ -54,7 +55,7 @@ class MixedModel:
     """
 
     prior: Prior
-    models: Array
+    models: Floats
     criteria: Mapping[str, float]
 
 
@@ -79,10 +80,10 @@ class _Found(NamedTuple):
 
     name: str
     shape: Shape
-    numbers: Array
+    numbers: Floats
     explained: Explained
     prior: Prior
-    models: Array
+    models: Floats
     criterion: float
 
 
@@ -104,7 +105,7 @@ class _Fit:
         return len(self.losses.agents)
 
     @cached_property
-    def scales(self) -> Array:
+    def scales(self) -> Floats:
         """A feature in other units leads to the same predictions; 0s of sparse features do not count."""
         features = self.problem.population.features.astype(np.float64)
         sums, counts = (features**2).sum(axis=0), np.count_nonzero(features, axis=0)
@@ -144,7 +145,7 @@ class _Fit:
         return 2 * shape.rank < self.n_agents and _SAMPLES_PER_NUMBER * numbers <= self.losses.counts.sum()
 
     @property
-    def _first_numbers(self) -> Array:
+    def _first_numbers(self) -> Floats:
         return np.concatenate([[math.sqrt(_FIRST_SPREAD)], np.zeros(self.widths.size)])
 
     def _with_direction(self, found: _Found, shape: Shape) -> NDArray[Any]:
@@ -162,7 +163,7 @@ class _Fit:
         triangle = np.linalg.cholesky(covariance)[np.tril_indices(full.dimension)]
         return np.append(triangle, found.numbers[found.shape.size :])
 
-    def _found(self, shape: Shape, start: Array, before: _Found | None) -> _Found:
+    def _found(self, shape: Shape, start: Floats, before: _Found | None) -> _Found:
         if not self.is_quadratic:
             return self._in_turns(shape, start, before)
         numbers, explained = best_prior(self._exact, shape, self.widths, start, self.bounds)
@@ -174,7 +175,7 @@ class _Fit:
         zeros = np.zeros((self.n_agents, self.problem.dimension))
         return self._around(zeros, 1.0, self.losses.hessians(zeros), self.problem.population.n_samples)
 
-    def _around(self, models: Array, dispersion: float, hessians: Array, n_samples: int = 0) -> Quadratics:
+    def _around(self, models: Floats, dispersion: float, hessians: Floats, n_samples: int = 0) -> Quadratics:
         """The losses in units of φ, as quadratics in models in units of √φ that agree with them at these."""
         gradients = self.losses.gradients(models)
         images = np.einsum("nij,nj->ni", hessians, models)
@@ -183,7 +184,7 @@ class _Fit:
         linear = self.scales * (images - gradients) / math.sqrt(dispersion)
         return Quadratics(hessians, linear, float(constants.sum()) / dispersion, n_samples)
 
-    def _in_turns(self, shape: Shape, start: Array, before: _Found | None) -> _Found:
+    def _in_turns(self, shape: Shape, start: Floats, before: _Found | None) -> _Found:
         """Quadratics at the most probable models, the best prior for them, and again, until both agree."""
         scale = _Scale(self.problem)
         if before is None:
@@ -218,7 +219,7 @@ class _Fit:
         blocks = problem.loss.curvature * np.array([own.T @ own for own in features])
         return np.kron(np.eye(problem.loss.outputs), blocks)
 
-    def _at(self, models: Array, dispersion: float) -> Quadratics:
+    def _at(self, models: Floats, dispersion: float) -> Quadratics:
         """Of numbers the curvature is that of a residual on average, wherever an agent's own ones lie."""
         own = models[self.losses.agents]
         hessians = self.losses.hessians(own)
@@ -227,11 +228,11 @@ class _Fit:
             hessians = max(share, _LEAST_CURVATURE) * self._steepest
         return self._around(own, dispersion, hessians)
 
-    def _value(self, quadratics: Quadratics, shape: Shape, numbers: Array) -> float:
+    def _value(self, quadratics: Quadratics, shape: Shape, numbers: Floats) -> float:
         root = shape.root(numbers[: shape.size])
         return quadratics.explained(root, self.widths.widths(numbers[shape.size :])).value
 
-    def _expected_losses(self, models: Array, quadratics: Quadratics, prior: Prior) -> float:
+    def _expected_losses(self, models: Floats, quadratics: Quadratics, prior: Prior) -> float:
         """Of all samples together, over what the agents' models may be."""
         own = models[self.losses.agents]
         root = prior.root / self.scales[:, None] / math.sqrt(prior.dispersion)
@@ -240,13 +241,13 @@ class _Fit:
         return float(self.losses.values(own).sum() + 0.5 * prior.dispersion * free.sum())
 
     def _judged(
-        self, shape: Shape, numbers: Array, explained: Explained, prior: Prior, models: Array
+        self, shape: Shape, numbers: Floats, explained: Explained, prior: Prior, models: Floats
     ) -> _Found:
         criterion = 2 * explained.value + shape.n_parameters * math.log(self.n_agents)
         name = f"low rank {shape.rank}" if 0 < shape.rank < shape.dimension else prior.structure
         return _Found(name, shape, numbers, explained, prior, models, criterion)
 
-    def _prior(self, shape: Shape, numbers: Array, mean: Array, dispersion: float) -> Prior:
+    def _prior(self, shape: Shape, numbers: Floats, mean: Floats, dispersion: float) -> Prior:
         """In the units of the features."""
         root = self.scales[:, None] * shape.root(numbers[: shape.size])
         covariance = dispersion * root @ root.T

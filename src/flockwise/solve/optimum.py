@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
+from flockwise.arrays import Floats
 from flockwise.errors import ObjectiveError
 from flockwise.objective.collaborative import CollaborativeObjective
 from flockwise.objective.local_batch import LocalObjectives
@@ -18,7 +19,7 @@ from flockwise.objective.problem import Problem
 from flockwise.solve.local import MAX_HALVINGS, MAX_ITERATIONS, decrease_wanted, solve_local_models
 from flockwise.theory.convergence import convergence_theory, data_curvatures
 
-Point: TypeAlias = NDArray[np.float64]
+Point: TypeAlias = Floats
 
 # Of the Hessian's diagonal: keeps steps finite where the function is nearly flat.
 _RIDGE = 1e-9
@@ -30,7 +31,7 @@ FAR = 0.02
 class Optimum:
     """Models at the minimum of Eq. (2), with a proof of how close."""
 
-    models: NDArray[np.float64]
+    models: Floats
     value: float
     gap_bound: float
     """Q(models) − Q* is at most this; infinite if no agent has a penalty, for want of a proof."""
@@ -41,7 +42,7 @@ def solve_optimum(
     *,
     tolerance: float = 1e-10,
     start: NDArray[Any] | None = None,
-    anchors: NDArray[np.float64] | None = None,
+    anchors: Floats | None = None,
 ) -> Optimum:
     """Eq. (2) minimized until the certified gap is at most `tolerance` times its value.
 
@@ -54,7 +55,7 @@ def solve_optimum(
     gap_bound = _gap_bound(problem)
     smallest_slope = tolerance * float(np.linalg.norm(objective.gradient(zeros)))
 
-    def reached(value: float, gradient: NDArray[np.float64]) -> bool:
+    def reached(value: float, gradient: Floats) -> bool:
         bound = gap_bound(gradient)
         if math.isinf(bound):
             return float(np.linalg.norm(gradient)) <= smallest_slope
@@ -104,7 +105,7 @@ def certified_gap(problem: Problem, models: NDArray[Any]) -> Gap:
     return Gap((value - better) / value, most)
 
 
-def _gap_bound(problem: Problem) -> Callable[[NDArray[np.float64]], float]:
+def _gap_bound(problem: Problem) -> Callable[[Floats], float]:
     """A function of the gradient that bounds Q − Q*.
 
     Where ∇²Q ⪰ M everywhere, the gap is at most ½ gᵀM⁻¹g. M is diagonal if every agent has a
@@ -122,7 +123,7 @@ def _gap_bound(problem: Problem) -> Callable[[NDArray[np.float64]], float]:
     return lambda gradient: float(0.5 * ((gradient[linked] ** 2).sum(axis=1) / curvatures).sum())
 
 
-def solve_global_model(problem: Problem, *, tolerance: float = 1e-8) -> NDArray[np.float64]:
+def solve_global_model(problem: Problem, *, tolerance: float = 1e-8) -> Floats:
     """argmin over one θ of Σ_i D_ii c_i ℒ_i(θ), the limit of Eq. (2) as μ → 0 on a connected graph.
 
     tolerance: the gradient's norm is at most this times its norm at the start, θ = 0.
@@ -133,16 +134,16 @@ def solve_global_model(problem: Problem, *, tolerance: float = 1e-8) -> NDArray[
     shares /= shares.sum()
     objectives = LocalObjectives(problem)
 
-    def for_all(model: NDArray[np.float64]) -> NDArray[np.float64]:
+    def for_all(model: Floats) -> Floats:
         return np.tile(model, (problem.n_agents, 1))
 
-    def value(model: NDArray[np.float64]) -> float:
+    def value(model: Floats) -> float:
         return float(shares @ objectives.values(for_all(model)))
 
-    def gradient(model: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradient(model: Floats) -> Floats:
         return shares @ objectives.gradients(for_all(model))
 
-    def hessian(model: NDArray[np.float64]) -> tuple[Callable[[Any], Any], NDArray[np.float64]]:
+    def hessian(model: Floats) -> tuple[Callable[[Any], Any], Floats]:
         hessians = objectives.hessians(for_all(model))
         return lambda direction: shares @ hessians.products(for_all(direction)), shares @ hessians.diagonals()
 

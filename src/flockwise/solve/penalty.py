@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.data.population import Population
 from flockwise.errors import ObjectiveError
 from flockwise.objective.local_batch import LocalObjectives
@@ -75,9 +75,7 @@ def resolve_l2(problem: Problem, *, is_private: bool) -> Problem:
     return problem.with_objective(l2=None) if is_private else choose_l2(problem)
 
 
-def _held_out_losses(
-    problem: Problem, weight: float, train: Population, held_out: Population
-) -> NDArray[np.float64]:
+def _held_out_losses(problem: Problem, weight: float, train: Population, held_out: Population) -> Floats:
     """The loss of every agent's local model, summed over its samples that were held out."""
     objective = replace(problem.objective, l2=penalties_of(weight, train))
     models = solve_local_models(Problem(train, None, objective), tolerance=TOLERANCE)
@@ -85,6 +83,6 @@ def _held_out_losses(
     return judge.values(models) * held_out.sample_counts
 
 
-def penalties_of(weights: float | NDArray[np.float64], population: Population) -> tuple[float, ...]:
+def penalties_of(weights: float | Floats, population: Population) -> tuple[float, ...]:
     """λ_i = weight/m_i, by one weight for all agents or one each."""
     return tuple((weights / np.maximum(population.sample_counts, 1)).tolist())

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.errors import ObjectiveError
 from flockwise.objective.local_batch import LocalObjectives
 from flockwise.objective.passes import all_curvatures, hessian_sums
@@ -40,18 +41,18 @@ class SummedLosses:
         """The same for some of these agents, by their positions here."""
         return SummedLosses(self.problem, self.agents[which])
 
-    def values(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
+    def values(self, models: Floats) -> Floats:
         return self.counts * self._means.values(models)
 
-    def gradients(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradients(self, models: Floats) -> Floats:
         return self.counts[:, None] * self._means.gradients(models)
 
-    def hessians(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
+    def hessians(self, models: Floats) -> Floats:
         """Shape (agents, dimension, dimension)."""
         features, places = self.problem.population.features, self._means.places
         return hessian_sums(features, self._means.starts, places, self._curvatures(models))
 
-    def _curvatures(self, models: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _curvatures(self, models: Floats) -> Floats:
         """Second derivatives in the scores, (outputs, outputs) per sample, never negative."""
         loss: Any = self.problem.loss
         constant = getattr(loss, "constant_curvature", None)
@@ -68,29 +69,27 @@ class SummedLosses:
 class PosteriorObjectives:
     """F_i(ψ) = Σ_k ℓ(θ₀ + Rψ; x_k, y_k)/φ + ½‖ψ‖² of every agent, entry i at its own ψ."""
 
-    def __init__(
-        self, losses: SummedLosses, mean: NDArray[np.float64], root: NDArray[np.float64], dispersion: float
-    ) -> None:
+    def __init__(self, losses: SummedLosses, mean: Floats, root: Floats, dispersion: float) -> None:
         self.losses, self.mean, self.root, self.dispersion = losses, mean, root, dispersion
 
     def only(self, which: NDArray[np.integer] | slice) -> PosteriorObjectives:
         return PosteriorObjectives(self.losses.only(which), self.mean, self.root, self.dispersion)
 
-    def models(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
+    def models(self, away: Floats) -> Floats:
         return self.mean + away @ self.root.T
 
-    def values(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
+    def values(self, away: Floats) -> Floats:
         penalties = 0.5 * np.einsum("ij,ij->i", away, away)
         return self.losses.values(self.models(away)) / self.dispersion + penalties
 
-    def gradients(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradients(self, away: Floats) -> Floats:
         return self.losses.gradients(self.models(away)) @ self.root / self.dispersion + away
 
-    def hessians(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
+    def hessians(self, away: Floats) -> Floats:
         data = self.losses.hessians(self.models(away)) / self.dispersion
         return self.root.T @ data @ self.root + np.eye(self.root.shape[1])
 
-    def minimize(self, away: NDArray[np.float64]) -> None:
+    def minimize(self, away: Floats) -> None:
         """Moves every ψ to its minimum by Newton's method, in place."""
         values = self.values(away)
         active = np.arange(len(away))

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from flockwise.arrays import Floats
 from flockwise.checks import Positive, check_fields
 from flockwise.errors import ObjectiveError
 from flockwise.objective.problem import Problem
@@ -31,8 +32,8 @@ class Prior:
     structure: of the covariance.
     """
 
-    mean: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    mean: Floats
+    covariance: Floats
     dispersion: Positive = 1.0
     structure: Structure = "full"
 
@@ -59,12 +60,12 @@ class Prior:
         return self.mean.size
 
     @property
-    def spreads(self) -> NDArray[np.float64]:
+    def spreads(self) -> Floats:
         """The standard deviation of each coordinate over agents: the variance components' square roots."""
         return np.sqrt(np.diag(self.covariance))
 
     @property
-    def correlations(self) -> NDArray[np.float64]:
+    def correlations(self) -> Floats:
         """Of the coordinates over agents; 0 with those that do not differ."""
         spreads = np.where(self.spreads > 0, self.spreads, 1.0)
         return self.covariance / spreads / spreads[:, None]
@@ -75,14 +76,12 @@ class Prior:
         return self.dispersion / 2
 
     @property
-    def root(self) -> NDArray[np.float64]:
+    def root(self) -> Floats:
         """R with RRᵀ = covariance, one column per direction in which models differ at all."""
         return covariance_root(self.covariance)
 
 
-def posterior_models(
-    problem: Problem, prior: Prior, *, start: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def posterior_models(problem: Problem, prior: Prior, *, start: Floats | None = None) -> Floats:
     """argmin_θ Σ_k ℓ(θ; x_k, y_k)/φ + ½(θ − θ₀)ᵀΣ⁻¹(θ − θ₀) for every agent, one row each.
 
     All samples count as they are, without public bounds: these models are for what stays at home. The l2 of
@@ -115,7 +114,7 @@ def _with_samples(problem: Problem) -> Iterator[NDArray[np.intp]]:
     return (agents[first : first + at_once] for first in range(0, len(agents), at_once))
 
 
-def model_spreads(problem: Problem, prior: Prior) -> NDArray[np.float64]:
+def model_spreads(problem: Problem, prior: Prior) -> Floats:
     """Standard deviations of every agent's model given its samples and the prior, one row each.
 
     Normal for the quadratic loss, an approximation near the most probable model for others. The prior counts
@@ -132,9 +131,7 @@ def model_spreads(problem: Problem, prior: Prior) -> NDArray[np.float64]:
     return spreads
 
 
-def model_intervals(
-    problem: Problem, prior: Prior, *, level: float = 0.95
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def model_intervals(problem: Problem, prior: Prior, *, level: float = 0.95) -> tuple[Floats, Floats]:
     """Between which values each coordinate of every agent's model lies with this probability."""
     if not 0 < level < 1:
         raise ObjectiveError(f"level must be between 0 and 1, got level={level!r}")
@@ -143,7 +140,7 @@ def model_intervals(
     return models - width, models + width
 
 
-def shrinkage(problem: Problem, prior: Prior) -> NDArray[np.float64]:
+def shrinkage(problem: Problem, prior: Prior) -> Floats:
     """How much each agent's model rests on the prior: the share of its variance that the samples left.
 
     1 for an agent without samples, near 0 for one with many; the mean over coordinates that differ at all.
@@ -155,7 +152,7 @@ def shrinkage(problem: Problem, prior: Prior) -> NDArray[np.float64]:
     return shares.mean(axis=1)
 
 
-def covariance_root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+def covariance_root(covariance: Floats) -> Floats:
     """R with RRᵀ = covariance and as many columns as its rank; other matrices are refused."""
     variances = np.diag(covariance)
     scales = np.sqrt(np.where(variances > 0, variances, 1.0))
@@ -173,7 +170,7 @@ def covariance_root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     return scales[:, None] * vectors[:, kept] * np.sqrt(values[kept])
 
 
-def _frozen(values: Any, name: str) -> NDArray[np.float64]:
+def _frozen(values: Any, name: str) -> Floats:
     """A read-only copy."""
     array = np.array(values, dtype=np.float64)
     if not np.isfinite(array).all():

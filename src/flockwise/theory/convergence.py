@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import cg
 
+from flockwise.arrays import Floats
 from flockwise.errors import ObjectiveError
 from flockwise.objective.problem import Problem
 
@@ -55,13 +56,11 @@ class ConvergenceTheory:
         """The same with σ as printed."""
         return self._contraction(self.published_strong_convexity)
 
-    def bound(self, initial_gap: float, ticks: float | NDArray[np.number]) -> float | NDArray[np.float64]:
+    def bound(self, initial_gap: float, ticks: float | NDArray[np.number]) -> float | Floats:
         """Prop. 1: the expected gap Q − Q* after so many ticks is at most this."""
         return initial_gap * np.exp(np.asarray(ticks) * math.log(self.contraction))[()]
 
-    def published_bound(
-        self, initial_gap: float, ticks: float | NDArray[np.number]
-    ) -> float | NDArray[np.float64]:
+    def published_bound(self, initial_gap: float, ticks: float | NDArray[np.number]) -> float | Floats:
         """Prop. 1 with σ as printed."""
         return initial_gap * np.exp(np.asarray(ticks) * math.log(self.published_contraction))[()]
 
@@ -76,7 +75,7 @@ class ConvergenceTheory:
             )
         return math.ceil(math.log(precision / initial_gap) / math.log(self.contraction))
 
-    def convex_bound(self, radius: float, ticks: float | NDArray[np.number]) -> float | NDArray[np.float64]:
+    def convex_bound(self, radius: float, ticks: float | NDArray[np.number]) -> float | Floats:
         """Without strong convexity: the expected gap after t ticks is at most 2 n L_max R₀²/t.
 
         radius: R₀, the largest distance from a minimum within {Θ: Q(Θ) ≤ Q(Θ(0))}.
@@ -113,7 +112,7 @@ def convergence_theory(problem: Problem) -> ConvergenceTheory:
     )
 
 
-def data_curvatures(problem: Problem) -> NDArray[np.float64]:
+def data_curvatures(problem: Problem) -> Floats:
     """μ D_ii c_i σ_i^loc with σ_i^loc = 2 λ_i: what the penalties alone add to ∇²Q."""
     return 2 * problem.neighbors.degrees * problem.pulls * problem.l2_penalties
 
@@ -127,7 +126,7 @@ def _eigenvalue_bound(matrix: sparse.csr_array, size: int) -> float:
     return float(np.linalg.eigvalsh(matrix.toarray())[0]) - rounding
 
 
-def _bound_by_iteration(matrix: sparse.csr_array, vector: NDArray[np.float64]) -> float:
+def _bound_by_iteration(matrix: sparse.csr_array, vector: Floats) -> float:
     """The best bound of `_bound_by_vector` along an inverse iteration from this vector.
 
     Ones prove the published σ. Below the smallest eigenvalue a shifted matrix keeps a positive
@@ -151,7 +150,7 @@ def _bound_by_iteration(matrix: sparse.csr_array, vector: NDArray[np.float64]) -
     return best
 
 
-def _bound_by_vector(matrix: sparse.csr_array, vector: NDArray[np.float64]) -> float:
+def _bound_by_vector(matrix: sparse.csr_array, vector: Floats) -> float:
     """Collatz and Wielandt: min_i (Mx)_i / x_i, for any x > 0, is at most the smallest eigenvalue of M.
 
     It needs entries of M off the diagonal that are ≤ 0, as those of D − W are.

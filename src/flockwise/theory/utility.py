@@ -26,8 +26,9 @@ from itertools import accumulate
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from flockwise.arrays import Floats
 from flockwise.errors import ObjectiveError
 from flockwise.objective.problem import Problem
 from flockwise.theory.convergence import ConvergenceTheory, convergence_theory
@@ -48,18 +49,16 @@ class UtilityTheory:
     """
 
     convergence: ConvergenceTheory
-    noise_weights: NDArray[np.float64]
+    noise_weights: Floats
     """What noise of variance 1 adds to the gap in one tick: p/(2n) · (μ D_ii c_i)²/L_i."""
-    published_noise_weights: NDArray[np.float64]
+    published_noise_weights: Floats
     """The same as printed: 1/(2n) · (μ D_ii c_i)²/L_min. Laplace noise has s² = ½ of its variance."""
 
     @property
     def n_agents(self) -> int:
         return self.convergence.n_agents
 
-    def costs(
-        self, noise_stds: ArrayLike, n_ticks: int, *, counted: Counted = "updates"
-    ) -> NDArray[np.float64]:
+    def costs(self, noise_stds: ArrayLike, n_ticks: int, *, counted: Counted = "updates") -> Floats:
         """a(t) for t = 0 … T − 1: what the noise of each tick adds to the expected gap.
 
         An agent's number of updates before tick t is binomial, (t, 1/n); with rows of K updates the
@@ -67,13 +66,11 @@ class UtilityTheory:
         """
         return self._costs(self.noise_weights, noise_stds, n_ticks, counted)
 
-    def published_costs(
-        self, noise_stds: ArrayLike, n_ticks: int, *, counted: Counted = "updates"
-    ) -> NDArray[np.float64]:
+    def published_costs(self, noise_stds: ArrayLike, n_ticks: int, *, counted: Counted = "updates") -> Floats:
         """The same without the factor p, as printed."""
         return self._costs(self.published_noise_weights, noise_stds, n_ticks, counted)
 
-    def bounds(self, initial_gap: float, costs: ArrayLike) -> NDArray[np.float64]:
+    def bounds(self, initial_gap: float, costs: ArrayLike) -> Floats:
         """Theorem 2 corrected: the expected gap after 0, 1, …, T ticks, by P(t+1) = C·P(t) + a(t).
 
         The expectation is over who wakes and over the noise. Where rows of K updates were given, it
@@ -88,15 +85,13 @@ class UtilityTheory:
         )
         return np.array(list(steps))
 
-    def published_bounds(self, initial_gap: float, costs: ArrayLike) -> NDArray[np.float64]:
+    def published_bounds(self, initial_gap: float, costs: ArrayLike) -> Floats:
         """Theorem 2 as printed: C^T·P(0) + Σ_t C^t·a(t), with the weights in the wrong order."""
         costs = np.asarray(costs, dtype=np.float64)
         powers = np.power(self.convergence.published_contraction, np.arange(costs.size + 1), dtype=np.float64)
         return initial_gap * powers + np.concatenate(([0.0], np.cumsum(powers[:-1] * costs)))
 
-    def constant_noise_bound(
-        self, initial_gap: float, noise_stds: ArrayLike, n_ticks: ArrayLike
-    ) -> NDArray[np.float64]:
+    def constant_noise_bound(self, initial_gap: float, noise_stds: ArrayLike, n_ticks: ArrayLike) -> Floats:
         """Supplement B: b·(1 − ρ)^T + a/ρ·(1 − (1 − ρ)^T) for noise that stays the same; ρ = 1 − C."""
         ticks = np.asarray(n_ticks, dtype=np.float64)
         forgotten = -np.expm1(ticks * math.log1p(-self._rate))
@@ -125,9 +120,7 @@ class UtilityTheory:
             )
         return float(self.noise_weights @ _checked_stds(noise_stds, self.n_agents)[:, 0] ** 2)
 
-    def _costs(
-        self, weights: NDArray[np.float64], noise_stds: ArrayLike, n_ticks: int, counted: Counted
-    ) -> NDArray[np.float64]:
+    def _costs(self, weights: Floats, noise_stds: ArrayLike, n_ticks: int, counted: Counted) -> Floats:
         if n_ticks < 0:
             raise ObjectiveError(f"n_ticks must not be negative, got n_ticks={n_ticks!r}")
         stds = _checked_stds(noise_stds, self.n_agents)
@@ -202,7 +195,7 @@ def best_updates(
     return UpdatesChoice(best, smallest, tuple(table))
 
 
-def _checked_stds(noise_stds: ArrayLike, n_agents: int) -> NDArray[np.float64]:
+def _checked_stds(noise_stds: ArrayLike, n_agents: int) -> Floats:
     """As one row per agent; a number and one number per agent become rows of one entry."""
     stds = np.asarray(noise_stds, dtype=np.float64)
     if stds.ndim > 2 or (stds.ndim > 0 and len(stds) != n_agents) or stds.size == 0:
@@ -215,7 +208,7 @@ def _checked_stds(noise_stds: ArrayLike, n_agents: int) -> NDArray[np.float64]:
     return np.broadcast_to(stds, (n_agents, 1)) if stds.ndim == 0 else stds.reshape(n_agents, -1)
 
 
-def _cost_of_each_tick(costs: NDArray[np.float64], n_ticks: int) -> NDArray[np.float64]:
+def _cost_of_each_tick(costs: Floats, n_ticks: int) -> Floats:
     if costs.size != n_ticks:
         raise ObjectiveError(
             f"noise_stds counted by ticks must have n_ticks={n_ticks} columns, got {costs.size}"

@@ -111,7 +111,7 @@ def growth(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """What an update, a start and the memory cost at 10 thousand, 100 thousand and a million agents."""
+    """The cost of an update, of a start and of memory at 10 thousand, 100 thousand and a million agents."""
     _measure("growth", json_file, threads=threads)
 
 

@@ -36,7 +36,7 @@ from flockwise.report import Comparison, Page
 from flockwise.results.trajectory import RECORD_FIELDS, Trajectory
 
 SAVED_RUN = "run.npz"
-# What is left of a run on a cluster whose driver was lost.
+# In it lies the rest of a run on a cluster whose driver was lost.
 CHECKPOINTS = "checkpoints"
 # Where shards write their agents' models, and the records of such a run.
 MODELS, RECORDS = "models", "records.parquet"
@@ -106,10 +106,14 @@ def simulate(
         run.to_parquet(folder / "own_models.parquet", which="own")
     if settings.stays_in_files:
         say("The samples stay in their files, so there is no report, which would read them all.")
-        return
-    comparison = Comparison.of(experiment.problem, *_baselines(experiment, wanted=baselines), run)
+    else:
+        _report(config.stem, experiment, [*_baselines(experiment, wanted=baselines), run], folder)
+
+
+def _report(name: str, experiment: Experiment, runs: list[Trajectory], folder: Path) -> None:
+    comparison = Comparison.of(experiment.problem, *runs)
     page = Page(
-        title=f"{config.stem}: {experiment.problem.n_agents:,} agents learn a model each",
+        title=f"{name}: {experiment.problem.n_agents:,} agents learn a model each",
         comparison=comparison,
         data_description=experiment.samples.description,
         settings={name: part for name, part in experiment.config.dump().items() if name != "network"},
@@ -118,7 +122,7 @@ def simulate(
         choice_description=experiment.choice_description,
         plan_lines=() if experiment.plan is None else plan_lines(experiment.plan),
     )
-    show_report(folder, page, settings.seed, experiment.samples.targets)
+    show_report(folder, page, experiment.config.seed, experiment.samples.targets)
 
 
 def _finish_there(run: Trajectory, folder: Path) -> None:

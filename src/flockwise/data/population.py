@@ -128,7 +128,7 @@ class Population:
         _finite(self.targets[:, None], self.dtype, ("target",), self._owner)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """For a notebook."""
         counts = self.sample_counts
         span = f"{counts.min():,} to {counts.max():,}, mean {counts.mean():,.1f}" if len(counts) else "none"
         rows = {

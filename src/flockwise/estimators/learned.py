@@ -17,6 +17,7 @@ from flockwise.errors import DataError, FlockwiseWarning
 from flockwise.estimators import preparation
 from flockwise.estimators.columns import Columns, frame_of
 from flockwise.estimators.resemblance import Profiles
+from flockwise.estimators.rows import scores_of
 from flockwise.estimators.validation import AgentGains
 
 
@@ -59,8 +60,7 @@ class LearnedModels:
         self._warn_of_new_categories(columns)
         numbers = self._preparation(columns)
         models, places = self._models_for(self._labels(X, groups, len(numbers)), len(numbers))
-        blocks = models.reshape(len(models), -1, numbers.shape[1] + 1)[places]
-        return np.einsum("rf,rof->ro", numbers, blocks[..., :-1]) + blocks[..., -1]
+        return scores_of(numbers, models, places)
 
     def _warn_of_new_categories(self, columns: Columns) -> None:
         count, names = self._preparation.new_categories(columns)

@@ -93,8 +93,7 @@ class FitRows:
 
     def scores(self, models: Floats) -> Floats:
         """Of each row under its agent's model, shape (rows, outputs)."""
-        blocks = models.reshape(len(models), self.loss.outputs, -1)[self.owners]
-        return np.einsum("rf,rof->ro", self.features, blocks[..., :-1]) + blocks[..., -1]
+        return scores_of(self.features, models, self.owners)
 
     def losses(self, models: Floats) -> Floats:
         """Squared errors, or −log probabilities of what happened, one per row."""
@@ -108,6 +107,12 @@ class FitRows:
         if self.loss.metric == "rmse":
             return self.losses(models)
         return (self.loss.predict(self.scores(models)) != self.targets).astype(np.float64)
+
+
+def scores_of(features: Floats, models: Floats, owners: NDArray[np.int64]) -> Floats:
+    """Of each row under its owner's model, whose blocks, one per score, end with the intercept."""
+    blocks = models.reshape(len(models), -1, features.shape[1] + 1)[owners]
+    return np.einsum("rf,rof->ro", features, blocks[..., :-1]) + blocks[..., -1]
 
 
 def weighted(loss: Any, weights: Floats) -> tuple[Any, bool]:

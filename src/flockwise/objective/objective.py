@@ -122,13 +122,11 @@ class Objective:
         return values | {"loss": loss_to_json(self.loss), "tradeoff": float(self.tradeoff)}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], *, loss: Loss | None = None) -> Objective:
-        """What to_json wrote; a loss that is not registered has to be given again."""
-        values = dict(document)
-        unknown = values.keys() - {field.name for field in fields(cls)}
+    def from_json(cls, document: Mapping[str, Any]) -> Objective:
+        """What to_json wrote."""
+        unknown = document.keys() - {field.name for field in fields(cls)}
         if unknown:
             raise ObjectiveError(f"an objective has no setting {min(unknown)!r}")
-        found = loss or loss_from_json(values["loss"])
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        values["loss"] = found
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
+        values["loss"] = loss_from_json(document["loss"])
         return cls(**values)

@@ -146,7 +146,7 @@ class Guarantee:
         return "\n".join(self._lines())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """For a notebook."""
         rows = {
             "total for an agent": self.parameters,
             "unit": self.neighboring,

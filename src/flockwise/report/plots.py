@@ -20,7 +20,7 @@ from flockwise.graph import SimilarityGraph
 from flockwise.report.comparison import Comparison
 from flockwise.report.layout import MOST_DRAWN, Positions, graph_layout, ring_layout
 from flockwise.report.theme import BLUE, FAINT, INK, VERMILION, Picture, draw, legend_above, log_ticks
-from flockwise.results.metrics import metrics_by_sample_count
+from flockwise.results.metrics import fifths, metrics_by_sample_count
 
 Effort: TypeAlias = Literal["ticks", "vectors"]
 
@@ -136,8 +136,6 @@ def by_size(comparison: Comparison) -> Picture | None:
     if not comparison.is_tested or len(comparison.runs) < 2:
         return None
     counts = comparison.problem.population.sample_counts
-    # Five groups of about as many agents each: most people have little data.
-    edges = np.unique([*np.quantile(counts, (0, 0.2, 0.4, 0.6, 0.8), method="higher"), counts.max() + 1])
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -147,7 +145,7 @@ def by_size(comparison: Comparison) -> Picture | None:
             assert scores is not None
             model = comparison.shown_model(name)
             color, marker = comparison.look(name, model)
-            bins = metrics_by_sample_count(counts, scores, bins=edges.tolist())
+            bins = metrics_by_sample_count(counts, scores, bins=fifths(counts))
             axes.errorbar(
                 np.arange(len(bins)) + shift,
                 [row.mean for row in bins],

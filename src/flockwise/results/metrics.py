@@ -87,6 +87,12 @@ def metrics_by_sample_count(
     return rows
 
 
+def fifths(sample_counts: NDArray[np.integer]) -> list[int]:
+    """Bins for five groups of about as many agents each: most people have little data."""
+    lowest = np.quantile(sample_counts, (0, 0.2, 0.4, 0.6, 0.8), method="higher")
+    return np.unique([*lowest, sample_counts.max() + 1]).tolist()
+
+
 def _bin_edges(sample_counts: NDArray[np.integer], bins: int | Sequence[int]) -> NDArray[np.int64]:
     if not isinstance(bins, int):
         edges = np.asarray(bins, dtype=np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from flockwise.arrays import Floats
 from flockwise.errors import DataError
-from flockwise.results.metrics import metrics_by_sample_count
+from flockwise.results.metrics import fifths, metrics_by_sample_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,9 +81,8 @@ class RunPlots:
             lines = {"alone": self._alone(alone)} | lines
         figure = _figure(5.0)
         axes = figure.add_subplot()
-        edges = np.unique([*np.quantile(counts, (0, 0.2, 0.4, 0.6, 0.8), method="higher"), counts.max() + 1])
         for name, scores in lines.items():
-            bins = metrics_by_sample_count(counts, scores, bins=edges.tolist())
+            bins = metrics_by_sample_count(counts, scores, bins=fifths(counts))
             middle = [(row.lowest + row.highest) / 2 for row in bins]
             errors = [row.sd / math.sqrt(row.n_agents) for row in bins]
             axes.errorbar(middle, [row.mean for row in bins], yerr=errors, marker="o", label=name)

@@ -113,7 +113,7 @@ class Trajectory:
         return f"Trajectory({self.method!r}, {len(self.models)} agents{judged}{self._privacy})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """For a notebook."""
         rows = {"method": self.method, "agents": f"{len(self.models):,}", "stopped by": self.stopped}
         if not np.isnan(self.final.metric):
             which = "" if self.own_models is None else " (own models)"

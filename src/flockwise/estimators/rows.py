@@ -15,7 +15,7 @@ from flockwise.graph import SimilarityGraph
 from flockwise.objective import Objective, Problem
 from flockwise.objective.losses import Loss
 from flockwise.objective.weighted import WeightedLogistic, WeightedSoftmax
-from flockwise.results.metrics import surprises
+from flockwise.results.metrics import log_losses
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class FitRows:
         scores = self.scores(models)
         if self.loss.metric == "rmse":
             return (scores[:, 0] - self.targets) ** 2
-        return surprises(self.loss, scores, self.targets)
+        return log_losses(self.loss, scores, self.targets)
 
     def errors(self, models: Floats) -> Floats:
         """Squared errors, or 1 for a wrong class and 0 for the right one."""

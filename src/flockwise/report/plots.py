@@ -20,7 +20,7 @@ from flockwise.graph import SimilarityGraph
 from flockwise.report.comparison import Comparison
 from flockwise.report.layout import MOST_DRAWN, Positions, graph_layout, ring_layout
 from flockwise.report.theme import BLUE, FAINT, INK, VERMILION, Picture, draw, legend_above, log_ticks
-from flockwise.results.metrics import fifths, metrics_by_sample_count
+from flockwise.results.metrics import metrics_by_sample_count, size_bins
 
 Effort: TypeAlias = Literal["ticks", "vectors"]
 
@@ -145,7 +145,7 @@ def by_size(comparison: Comparison) -> Picture | None:
             assert scores is not None
             model = comparison.shown_model(name)
             color, marker = comparison.look(name, model)
-            bins = metrics_by_sample_count(counts, scores, bins=fifths(counts))
+            bins = metrics_by_sample_count(counts, scores, bins=size_bins(counts))
             axes.errorbar(
                 np.arange(len(bins)) + shift,
                 [row.mean for row in bins],

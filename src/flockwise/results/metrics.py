@@ -87,7 +87,7 @@ def metrics_by_sample_count(
     return rows
 
 
-def fifths(sample_counts: NDArray[np.integer]) -> list[int]:
+def size_bins(sample_counts: NDArray[np.integer]) -> list[int]:
     """Bins for five groups of about as many agents each: most people have little data."""
     lowest = np.quantile(sample_counts, (0, 0.2, 0.4, 0.6, 0.8), method="higher")
     return np.unique([*lowest, sample_counts.max() + 1]).tolist()
@@ -135,7 +135,7 @@ def probabilities(loss: Any, scores: Floats) -> Floats:
     return made(scores)
 
 
-def surprises(loss: Loss, scores: Floats, targets: Floats) -> Floats:
+def log_losses(loss: Loss, scores: Floats, targets: Floats) -> Floats:
     """−log probability of the class that each sample has."""
     classes = ((targets > 0) if has_two_classes(loss) else targets).astype(np.int64)
     of_truth = probabilities(loss, scores)[np.arange(len(targets)), classes]
@@ -161,7 +161,7 @@ def _auc(loss: Loss, scores: Floats, targets: Floats) -> float:
 
 
 def _log_loss(loss: Loss, scores: Floats, targets: Floats) -> float:
-    return float(surprises(loss, scores, targets).mean())
+    return float(log_losses(loss, scores, targets).mean())
 
 
 def _rmse(loss: Loss, scores: Floats, targets: Floats) -> float:

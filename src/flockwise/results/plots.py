@@ -9,7 +9,7 @@ import numpy as np
 
 from flockwise.arrays import Floats
 from flockwise.errors import DataError
-from flockwise.results.metrics import fifths, metrics_by_sample_count
+from flockwise.results.metrics import metrics_by_sample_count, size_bins
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +82,7 @@ class RunPlots:
         figure = _figure(5.0)
         axes = figure.add_subplot()
         for name, scores in lines.items():
-            bins = metrics_by_sample_count(counts, scores, bins=fifths(counts))
+            bins = metrics_by_sample_count(counts, scores, bins=size_bins(counts))
             middle = [(row.lowest + row.highest) / 2 for row in bins]
             errors = [row.sd / math.sqrt(row.n_agents) for row in bins]
             axes.errorbar(middle, [row.mean for row in bins], yerr=errors, marker="o", label=name)

@@ -21,6 +21,7 @@ from flockwise.errors import DataError
 from flockwise.objective import Logistic, Objective, Problem, Quadratic
 
 Metric: TypeAlias = Literal["rmse", "log_loss"]
+Standing: TypeAlias = Literal["known", "fresh once", "fresh"]
 Column: TypeAlias = NDArray[np.float64]
 
 TRAINING_SHARE = 0.6
@@ -100,8 +101,10 @@ class GroupedData:
     features: tuple[Feature, ...]
     target: Scaled | Classes
     about: str
-    chosen_beforehand: bool = False
-    """Whether it was picked before any result on it was known; docs/learned-prior.md says what came after."""
+    standing: Standing = "known"
+    """Fresh: chosen and prepared before anything was run on it, and no rule was changed since. Fresh once:
+    rules were changed after a look at it; docs/learned-prior.md says which.
+    """
 
     @property
     def metric(self) -> Metric:
@@ -275,7 +278,7 @@ _EVERYTHING = (
         ),
         Scaled("lnhr", 7.6),
         "logarithm of the hours that 532 American men worked in each of ten years",
-        chosen_beforehand=True,
+        standing="fresh once",
     ),
     GroupedData(
         "VerbAgg",
@@ -290,7 +293,31 @@ _EVERYTHING = (
         ),
         Classes("r2", "Y"),
         "whether 316 people would curse, scold or shout in 24 situations",
-        chosen_beforehand=True,
+        standing="fresh once",
+    ),
+    # And two more: schools, and children over the years.
+    GroupedData(
+        "bdf",
+        "nlme",
+        "schoolNR",
+        (
+            Scaled("IQ.verb", 10, 6),
+            Indicator("sex", "1"),
+            Scaled("ses", 30, 20),
+            Indicator("Minority", "Y"),
+        ),
+        Scaled("langPOST", 30, 30),
+        "language scores of pupils in 131 Dutch schools",
+        standing="fresh",
+    ),
+    GroupedData(
+        "egsingle",
+        "mlmRev",
+        "childid",
+        (Scaled("year", unit=2.5), Indicator("female", "Female"), Scaled("lowinc", 50, 50)),
+        Scaled("math", unit=5),
+        "mathematics scores of 1721 American children in up to six years",
+        standing="fresh",
     ),
 )
 DATA_SETS: Mapping[str, GroupedData] = {data.name: data for data in _EVERYTHING}

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.grouped import DATA_SETS
-from experiments.populations import FRESH_KINDS, KINDS, Instance
+from experiments.populations import KINDS_BY_GROUP, Instance
 from experiments.result import Claim, Result, Row
 from experiments.scale import Scale
 from experiments.workbook import Workbook
@@ -35,10 +35,11 @@ REAL_EPSILONS = (1.0, 0.3, 0.1)
 # A method that was refused is missed if it would have gained as much as a plan asks for.
 MISSED = 0.005
 TUNING_SPLITS = 2
+ALL_KINDS = tuple((group, kind) for group, kinds in KINDS_BY_GROUP.items() for kind in kinds)
 
 
 def run(scale: Scale, book: Workbook) -> Result:
-    places = range(len(KINDS) + len(FRESH_KINDS))
+    places = range(len(ALL_KINDS))
     kinds = scale.pick(quick=places[::16], full=places)
     names = scale.pick(quick=("Exam",), full=tuple(DATA_SETS))
     seeds = scale.pick(quick=(0,), full=(0, 1, 2, 3))
@@ -51,12 +52,12 @@ def run(scale: Scale, book: Workbook) -> Result:
 
 
 def generated(place: int, seeds: tuple[int, ...]) -> dict[str, Any]:
-    kind = (KINDS + FRESH_KINDS)[place]
+    group, kind = ALL_KINDS[place]
     judged = _judged([kind.instance(seed) for seed in seeds], kind.epsilon, kind.words)
     sizes = {"agents": kind.agents, "dimension": kind.features + 1, "epsilon": kind.epsilon}
     return {
         "kind": kind.words,
-        "group": "generated" if place < len(KINDS) else "generated, fresh",
+        "group": group,
         **sizes,
         **judged,
     }
@@ -68,7 +69,7 @@ def real(name: str, epsilon: float, seeds: tuple[int, ...]) -> dict[str, Any]:
     words = f"{name}, ε = {epsilon:g}"
     judged = _judged([Instance(split.problem, split.test) for split in splits], epsilon, words)
     sizes = {"agents": splits[0].problem.n_agents, "dimension": data.dimension, "epsilon": epsilon}
-    group = "real groups, fresh" if data.chosen_beforehand else "real groups"
+    group = "real groups" if data.standing == "known" else f"real groups, {data.standing}"
     return {"kind": words, "group": group, **sizes, **judged}
 
 

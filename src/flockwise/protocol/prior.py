@@ -6,8 +6,9 @@ by at most √2 in Frobenius norm. The weights 1/(‖x‖² + t²) look at x alo
 no bias. Their sum is known from M itself: Σ 1/(‖x‖² + t²) = (N − tr A)/t².
 
     A, b, c    the blocks of M for xxᵀ, xy and y²: what one regression for everyone needs
-    θ₀, V₀     the posterior of that common model, from a wide prior and the public variance of the noise in
-               b − Aθ. So heavy noise turns into a wide prior, and not into a wrong model
+    θ₀, V₀     the posterior of that common model, from the public variance of the noise in b − Aθ and priors
+               of several sizes, for slopes and for intercepts. So heavy noise turns into a wide prior, and
+               not into a wrong model; and where the common model is small, little noise is left in it
     s²         the variance that θ₀ leaves, averaged by precision with a default
 
 For the logistic loss θ₀ is one Newton step from 0 (Hessian A/4, gradient b/2) and s² is 1.
@@ -19,13 +20,14 @@ Agents differ from θ₀ by a spread Σ. Further sums can measure it, in units o
     matrix    the directions in which they differ, where there are many coefficients
     default   nothing is asked: the spread that populations have on average
 
-A sum is asked for only where its public noise is smaller than what is unknown beforehand. The fewer answers
-there are, the wider is Σ: too narrow a prior makes agents who differ more than usual worse than alone, too
-wide a one costs little. If θ₀ may explain no more than the mean of unrelated models would, a single number is
-asked about all coefficients together, and agents who differ much are thought to be likelier. The result is
-the normal prior N(θ₀, V₀ + Σ), and the variance that is left within agents.
+A sum is asked for only where its public noise is smaller than what is unknown beforehand. What its answer
+makes likely is in flockwise.protocol.shares. The fewer answers there are, the wider is Σ: too narrow a prior
+makes agents who differ more than usual worse than alone, too wide a one costs little. If θ₀ may explain no
+more than the mean of unrelated models would, a single number is asked about all coefficients together, and
+agents who differ much are thought to be likelier. The result is the normal prior N(θ₀, V₀ + Σ), and the
+variance that is left within agents.
 
-All numbers in capitals below were chosen on generated data and on eight grouped data sets
+All numbers in capitals here and there were chosen on generated data and on ten grouped data sets
 (docs/learned-prior.md names them).
 """
 
@@ -41,42 +43,32 @@ from numpy.typing import NDArray
 
 from flockwise.privacy.sums import OpenedSum
 from flockwise.protocol.conversation import Conversation, SumRequest
+from flockwise.protocol.shares import LARGEST_SHARE, LEAST_SHARE, Found, Shares, likely_shares
+from flockwise.protocol.unknown_size import Matrix, Vector, likely_model
 
-Vector: TypeAlias = NDArray[np.float64]
-Matrix: TypeAlias = NDArray[np.float64]
 Spread: TypeAlias = Literal["default", "number", "numbers", "matrix"]
 
 # t²: the weight of targets beside features.
 TARGET_SHARE: Final = 0.5
-# The variance of a common model's predictions before anything is known; targets lie within ±1.
+# The largest variance of a common model's predictions that is tried; targets lie within ±1.
 COMMON_VARIANCE: Final = 0.25
 # The variance that a common model leaves, before anything is known, and by which factor it may be off, as a
 # logarithm.
 RESIDUAL, RESIDUAL_FACTOR = 0.1, 0.5
 LEAST_RESIDUAL, LARGEST_RESIDUAL = 0.005, 1.0
-# How much of s² lies between agents in their intercepts, and in their slopes, if all is as usual.
-INTERCEPT_SHARE, INTERCEPT_SD = 0.105, 0.055
-SLOPE_SHARE, SLOPE_SD = 0.025, 0.02
-# How likely it is that intercepts differ by any amount, and that all coefficients do, alike.
-ANY_INTERCEPTS, ANY_MODELS = 0.35, 0.05
-# The same where agents seem to have nothing in common.
-UNRELATED: Final = 0.25, 0.5
-# How much of what differs in intercepts may be seen in each slope as well: nothing, as likely as any of it.
-MIXED_UP: Final = np.linspace(0, 1, 11)
 # Noise up to which it is worth asking how far intercepts differ, and how far slopes do.
-LARGEST_NOISE: Final = 0.2
-LARGEST_SLOPE_NOISE: Final = 0.12
+LARGEST_NOISE: Final = 0.14
+LARGEST_SLOPE_NOISE: Final = 0.09
 # Without an intercept: how much lies between agents in everything.
 WHOLE_SHARE, WHOLE_SD = 0.15, 0.3
-LEAST_SHARE, LARGEST_SHARE = 0.005, 0.9
 # A matrix is asked for from so many coefficients on, if the noise in its eigenvalues is at most so large.
 MATRIX_COEFFICIENTS: Final = 10
 MATRIX_NOISE: Final = 0.125
 # What further sums cost, as shares of the budget.
 FURTHER_SHARES: Final[Mapping[Spread, tuple[float, ...]]] = {
     "default": (),
-    "number": (0.1,),
-    "numbers": (0.1, 0.1),
+    "number": (0.2,),
+    "numbers": (0.2, 0.2),
     "matrix": (0.7,),
 }
 # Estimates of second moments are kept away from 0 by this share of their mean.
@@ -86,8 +78,6 @@ LOGISTIC_VARIANCE: Final = 2.9
 LARGEST_RESPONSE: Final = 0.65
 NOT_OPENED: Final = "too many agents were absent to open a sum"
 NOT_MEASURED: Final = "no agent with two samples was there to tell how far agents differ"
-# Rounds in which the common model and the noise that it meets are found together.
-STEPS: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,16 +155,6 @@ class Around(NamedTuple):
     residual: float
 
 
-class Found(NamedTuple):
-    """The mean over agents of what a further sum measures, the noise in an entry of it, in units of s², and
-    how many agents of equal weight it is worth.
-    """
-
-    values: Vector
-    std: float
-    n_agents: float
-
-
 class Differences(NamedTuple):
     """Σ, and what is left of s² within agents."""
 
@@ -218,10 +198,12 @@ def seem_unrelated(common: Common, facts: PriorFacts) -> bool:
     """Whether the common model may explain no more than it would if agents had nothing in common.
 
     The mean of n unrelated models explains about 1/n of what they explain one by one, and seldom twice that;
-    noise adds to it. Agents may then differ far more than is usual.
+    noise adds to it, and seldom more than two standard deviations above its mean. Agents may then differ far
+    more than is usual.
     """
     explained = float(common.mean @ common.moments @ common.mean)
-    noise = float(np.trace(common.moments @ common.covariance))
+    noisy = common.moments @ common.covariance
+    noise = float(np.trace(noisy)) + 2 * math.sqrt(2 * float(np.trace(noisy @ noisy)))
     whole = 1.0 if facts.two_classes else explained + common.residual
     return facts.n_alike > 0 and explained < 2 / facts.n_alike * whole + noise
 
@@ -243,15 +225,18 @@ def common_model(moments: Vector, facts: PriorFacts) -> Common:
     weight = (facts.n_samples - np.trace(matrix[:p, :p])) / TARGET_SHARE
     weight = min(max(weight, facts.n_samples / (1 + TARGET_SHARE)), facts.n_samples / TARGET_SHARE)
     whole = _shrunken(matrix[:p, :p], noise, LEAST_MOMENT * weight)
-    values, axes = np.linalg.eigh(whole * facts.response)
-    slope = products / 2 if facts.two_classes else products
-    prior = COMMON_VARIANCE / (np.trace(whole) / weight * facts.response)
-    mean, slope_noise = np.zeros(p), noise / (2 * TARGET_SHARE) * (0.25 if facts.two_classes else 1.0)
-    variance = slope_noise
-    for _ in range(STEPS):  # the noise of A counts as much as the model is long
-        mean = axes @ (values * (axes.T @ slope) / (values**2 + variance / prior))
-        variance = slope_noise + noise / 2 * facts.response**2 * float(mean @ mean) * (1 + 1 / p)
-    covariance = (axes * (variance / (values**2 + variance / prior))) @ axes.T
+
+    def noise_met(model: Vector) -> float:
+        """The noise of A counts as much as the model is long."""
+        length = facts.response**2 * float(model @ model) * (1 + 1 / p)
+        return noise / 2 * (slope**2 / TARGET_SHARE + length)
+
+    slope = 0.5 if facts.two_classes else 1.0
+    largest = COMMON_VARIANCE / (np.trace(whole) / weight * facts.response)
+    groups = np.zeros(p, dtype=np.intp)
+    if facts.has_intercept and p > 1:
+        groups[-1] = 1
+    mean, covariance = likely_model(whole * facts.response, slope * products, groups, largest, noise_met)
     residual = 1.0
     if not facts.two_classes:
         left = squares - 2 * mean @ products + mean @ matrix[:p, :p] @ mean
@@ -298,23 +283,23 @@ def differences_of(found: Sequence[Found], common: Common, facts: PriorFacts, un
             else WHOLE_SHARE
         )
         return _in_all_directions(common, facts, max(share, LEAST_SHARE))
-    return _around_the_mean(common, facts, *likely_shares(found, common, facts, unrelated))
+    in_slopes = float(np.trace(_about_the_mean(common.moments)[1]) / np.trace(common.moments))
+    together = unrelated and facts.spread == "number"
+    shares = likely_shares(found, facts.n_features - 1, in_slopes, unrelated=unrelated, together=together)
+    return _of_shares(common, facts, shares)
 
 
-def _around_the_mean(
-    common: Common, facts: PriorFacts, intercepts: float, slopes: float = SLOPE_SHARE
-) -> Differences:
-    """Of models that differ in their predictions at the mean of x, and in their slopes around it, by these
-    shares of s².
-    """
+def _of_shares(common: Common, facts: PriorFacts, shares: Shares) -> Differences:
+    """Of models that differ in their intercepts, in their slopes, and alike in all coefficients."""
     moments, p = common.moments, facts.n_features
     means, apart = _about_the_mean(moments)
-    scale = _stretch(facts, intercepts + slopes) * common.residual
-    spreads = np.full(p, scale * slopes / max(np.trace(apart), LEAST_MOMENT * np.trace(moments)))
-    spreads[-1] = scale * intercepts / moments[-1, -1]
+    spreads = np.full(p, shares.slopes / max(np.trace(apart), LEAST_MOMENT * np.trace(moments)))
+    spreads[-1] = shares.intercepts / moments[-1, -1]
     turn = np.eye(p)
     turn[-1, :-1] = -means
-    return Differences((turn * spreads) @ turn.T, _within(common, facts, intercepts + slopes))
+    spread = (turn * spreads) @ turn.T + shares.alike / np.trace(moments) * np.eye(p)
+    scale = _stretch(facts, sum(shares)) * common.residual
+    return Differences(scale * spread, _within(common, facts, sum(shares)))
 
 
 def _about_the_mean(moments: Matrix) -> tuple[Vector, Matrix]:
@@ -365,63 +350,6 @@ def looks_around(common: Common, facts: PriorFacts, unrelated: bool) -> list[Aro
 def _inverse_root(moments: Matrix) -> Matrix:
     values, axes = np.linalg.eigh(moments)
     return (axes * values**-0.5) @ axes.T
-
-
-def likely_shares(
-    found: Sequence[Found], common: Common, facts: PriorFacts, unrelated: bool
-) -> tuple[float, float]:
-    """The posterior means of how much of s² lies between agents in their intercepts and in their slopes.
-
-    A feature that does not vary within agents makes differences in intercepts look like differences in slopes
-    as well. Nobody knows beforehand how much of that there is.
-    """
-    chances = UNRELATED if unrelated else (ANY_INTERCEPTS, ANY_MODELS)
-    intercepts, slopes, weights = _shares_beforehand(common, *chances)
-    if facts.spread == "number":
-        asked = [intercepts + slopes] if unrelated else [intercepts]
-    else:
-        mixed = MIXED_UP[:1] if unrelated else MIXED_UP
-        intercepts, slopes = (np.repeat(shares, len(mixed)) for shares in (intercepts, slopes))
-        extra = (facts.n_features - 1) * np.tile(mixed, len(weights)) * intercepts
-        asked = [intercepts, slopes + extra]
-        weights = np.outer(weights, np.r_[1.0, np.full(len(mixed) - 1, 1 / MIXED_UP[1:].size)]).ravel()
-    logs = np.zeros(len(weights))
-    for one, shares in zip(found, asked, strict=False):
-        # Of a variance measured on so many agents, with as much again from their samples.
-        variances = one.std**2 + 8 / one.n_agents * shares**2
-        logs -= 0.5 * (one.values[0] - shares) ** 2 / variances + 0.5 * np.log(variances)
-    after = weights * np.exp(logs - logs.max())
-    return float(intercepts @ after / after.sum()), float(slopes @ after / after.sum())
-
-
-def _shares_beforehand(
-    common: Common, any_intercepts: float, any_models: float
-) -> tuple[Vector, Vector, Vector]:
-    """Shares of s² in intercepts and in slopes, and how likely they are together before anything is asked.
-
-    As usual; any share in the intercepts; or any in models that differ alike in all coefficients.
-    """
-    anything = np.linspace(LEAST_SHARE, LARGEST_SHARE, 100)
-    usual = np.linspace(LEAST_SHARE, INTERCEPT_SHARE + 4 * INTERCEPT_SD, 40)
-    few = np.linspace(0.0, SLOPE_SHARE + 4 * SLOPE_SD, 20)
-    in_slopes = np.trace(_about_the_mean(common.moments)[1]) / np.trace(common.moments)
-    laws = (
-        (1 - any_intercepts - any_models, usual, few, _bell(usual, INTERCEPT_SHARE, INTERCEPT_SD)),
-        (any_intercepts, anything, few, np.ones(len(anything))),
-    )
-    clouds = [
-        ((1 - in_slopes) * anything, in_slopes * anything, np.full(len(anything), any_models / len(anything)))
-    ]
-    for chance, intercepts, slopes, density in laws:
-        grid = np.meshgrid(intercepts, slopes, indexing="ij")
-        weights = np.outer(density, _bell(slopes, SLOPE_SHARE, SLOPE_SD))
-        clouds.append((grid[0].ravel(), grid[1].ravel(), chance * weights.ravel() / weights.sum()))
-    intercepts, slopes, weights = (np.concatenate(parts) for parts in zip(*clouds, strict=True))
-    return intercepts, slopes, weights
-
-
-def _bell(values: Vector, center: float, sd: float) -> Vector:
-    return np.exp(-0.5 * ((values - center) / sd) ** 2)
 
 
 def _from_matrix(measured: Found, common: Common, facts: PriorFacts) -> Differences:

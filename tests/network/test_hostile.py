@@ -155,7 +155,7 @@ class Silence:
         """So many, and another one for each that is closed, until it is enough."""
         while not self.enough.wait(0.02):
             while len(self.held) < count:
-                connection = socket.create_connection(self.address)
+                connection = socket.create_connection(self.address, source_address=("127.0.0.9", 0))
                 self.held.append(self.context.wrap_socket(connection, server_hostname=self.address[0]))
             readable = set(select.select(self.held, [], [], 0)[0])
             for ended in [one for one in readable if not is_open(one)]:
@@ -315,9 +315,9 @@ class TestEnemies:
                 late.attach("ben", ben, ["anna"])
                 await late.refresh()
                 await until(lambda: "anna" in ben.up(), 30)
-                return link.door, link.strangers
+                return link.strangers
 
-        assert run(main) == ("open", 0)
+        assert run(main) == 0
 
     @pytest.mark.network
     def test_a_crowd_that_is_faster_than_the_door_takes_all_descriptors_for_a_while_only(self, tmp_path):

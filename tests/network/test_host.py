@@ -149,20 +149,31 @@ def test_agents_tick_hear_their_neighbors_and_are_reported(tmp_path, make_host):
 
 
 def test_the_clock_of_a_host_is_on_time(tmp_path, make_host):
-    """3 agents at 50 updates a second for 2 s: 300 updates, a Poisson number; beyond 5 sd one run in 10⁶."""
+    """3 agents at 50 updates a second for 2 s: a Poisson number; beyond 5 sd one run in 10⁶.
+
+    A busy machine may make it late. Then clocks stand still, and nodes say for how long.
+    """
 
     async def main():
         host, nodes = make_host()
-        async with host:
-            await asyncio.sleep(0.2)
-            before, start = sum(node.agent.updates for node in nodes.values()), time.monotonic()
-            await asyncio.sleep(2)
-            return sum(n.agent.updates for n in nodes.values()) - before, time.monotonic() - start
 
-    updates, seconds = run(main)
-    expected = 3 * RATE * seconds
-    # A busy machine may make it late, but never early.
-    assert 0.5 * expected < updates < expected + 5 * expected**0.5
+        def ticked():
+            """Updates, and the time that clocks have gone on by."""
+            agents = [node.agent for node in nodes.values()]
+            gone = sum(agent.next_tick for agent in agents) - sum(n.skipped_time for n in nodes.values())
+            return sum(agent.updates for agent in agents), gone / SECOND
+
+        async with host:
+            await until(lambda: all(node.agent.updates for node in nodes.values()))
+            before, began = ticked(), time.monotonic()
+            await asyncio.sleep(2)
+            after, ended = ticked(), time.monotonic()
+            return after[0] - before[0], after[1] - before[1], ended - began
+
+    updates, gone, seconds = run(main)
+    assert abs(updates - RATE * gone) < 5 * (RATE * gone) ** 0.5
+    # Never early, but for the ticks that wait at the beginning and at the end.
+    assert gone < 3 * (seconds + 1.5)
 
 
 def test_an_agent_that_fails_is_taken_out_and_the_others_go_on(tmp_path, make_host):

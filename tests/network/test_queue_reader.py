@@ -84,8 +84,9 @@ def test_after_a_message_that_fails_the_next_ones_are_delivered():
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda *_: None)
         reader = QueueReader([Queue(["first", "odd", "second", "third"])], take)
-        await asyncio.sleep(0.1)
+        while len(taken) < 3:
+            await asyncio.sleep(0.001)
         reader.close()
 
-    asyncio.run(listen())
+    asyncio.run(asyncio.wait_for(listen(), 60))
     assert taken == ["first", "second", "third"]

@@ -24,6 +24,7 @@ from flockwise.errors import FlockwiseWarning, PrivacyError
 from flockwise.method.base import METHODS, Candidate, Prepared, PublicFacts
 from flockwise.method.rules import Contributions, Edges, Outcome, Rounds, Solved, Traffic
 from flockwise.objective import Logistic, Objective, Problem, Quadratic
+from flockwise.objective.bounds import bounded_targets
 from flockwise.objective.losses import loss_name
 from flockwise.privacy.budget import Budgets
 from flockwise.privacy.guarantee import Guarantee
@@ -268,6 +269,7 @@ class _Private:
         caution = self.method.caution(self.public)
         if caution is not None:
             warnings.warn(f"learned prior: {caution}", FlockwiseWarning, stacklevel=2)
+        self._check_bound()
 
         def converse(
             position: int, number: int, edges: Mapping[int, float]
@@ -282,6 +284,19 @@ class _Private:
             sums=Contributions(self._part, self._whole, self._noise, self.crowd.least_present),
         )
         return Prepared(rule, None, self._guarantee(), self._finish)
+
+    def _check_bound(self) -> None:
+        """Targets of a regression are scaled with their rows; labels cannot be."""
+        bound = self.problem.objective.feature_bound
+        assert bound is not None
+        if self.two_classes and self.has_intercept and bound <= 1:
+            warnings.warn(
+                f"learned prior: objective.feature_bound = {bound:g} scales down every sample, as an "
+                "intercept alone has length 1, and coefficients come out too large; for features of length "
+                "up to r give √(1 + r²)",
+                FlockwiseWarning,
+                stacklevel=3,
+            )
 
     def _part(self, position: int, request: SumRequest) -> NDArray[np.int64]:
         """What the samples of one agent add."""
@@ -305,11 +320,13 @@ class _Private:
         self, positions: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
         """Within ‖x‖ ≤ 1 and |y| ≤ 1, and how many there are of each agent."""
-        bound = self.problem.objective.feature_bound
-        assert bound is not None
-        samples = joined([self.problem.population.samples(position) for position in positions.tolist()])
-        features = unit_features(samples.features, bound)
-        return features, self.targets(samples.targets), self.problem.population.sample_counts[positions]
+        objective, population = self.problem.objective, self.problem.population
+        assert objective.feature_bound is not None
+        samples = joined([population.samples(position) for position in positions.tolist()])
+        features = unit_features(samples.features, objective.feature_bound)
+        # Of targets around their center: that is where the intercept, scaled with its row, leaves them.
+        targets = bounded_targets(samples.features, self.targets(samples.targets), objective)
+        return features, targets, population.sample_counts[positions]
 
     def _collect(self, results: Mapping[int, LearnedValues | str], traffic: Traffic) -> Outcome:
         """Everyone ends with the same prior; what is released is its mean."""
@@ -327,7 +344,11 @@ class _Private:
         return Solved(np.zeros((self.problem.n_agents, self.problem.dimension)), advice=advice)
 
     def _unscaled(self, learned: LearnedValues) -> Prior:
-        """The prior for samples as they are."""
+        """The prior for samples as they are.
+
+        Where rows were scaled down their residuals were, too: agents then trust their own samples more than
+        they need to.
+        """
         assert self.problem.objective.feature_bound is not None
         scale = self.targets.half / self.problem.objective.feature_bound
         mean = scale * learned.mean

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flockwise.arrays import Floats
 from flockwise.data.samples import Samples
 from flockwise.errors import ObjectiveError
+from flockwise.objective.bounds import bounded_targets
 from flockwise.objective.losses import Loss, sample_slopes, sample_value
 from flockwise.objective.objective import Objective
 from flockwise.objective.problem import Problem
@@ -118,17 +119,19 @@ class LocalUpdate:
     def of(cls, settings: Objective, samples: Samples) -> LocalUpdate:
         """For an agent that knows its own samples and the public settings, and no other agent.
 
-        Samples longer than the feature bound are scaled down to it, targets are moved into their range, and
-        with a bound the step size looks at none of them.
+        Samples longer than the feature bound are scaled down to it, targets are moved into their range and
+        scaled with their samples, and with a bound the step size looks at none of them.
         """
         if settings.max_samples is None:
             raise ObjectiveError("max_samples: missing; agents on their own know no other cap on m_i")
         features, bound = np.asarray(samples.features, np.float64), settings.feature_bound
+        targets = settings.in_range(np.asarray(samples.targets, np.float64))
+        targets = bounded_targets(features, targets, settings)
         if bound is not None and len(features):
             features = clip_rows(features, bound, "l2")
         count = np.array([len(samples.targets)])
         penalty = float(settings.penalties(count)[0])
-        local = LocalObjective(settings.loss, features, settings.in_range(samples.targets), penalty)
+        local = LocalObjective(settings.loss, features, targets, penalty)
         pull = settings.tradeoff * float(settings.confidences(count, settings.max_samples)[0])
         public = settings.public_curvature
         smoothness = local.smoothness if public is None else public + 2 * penalty

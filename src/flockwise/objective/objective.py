@@ -37,8 +37,9 @@ class Objective:
     l2: λ, one number for all agents or one each; by default 1/max(m_i, 1). "auto" has it chosen by
         cross-validation on everybody's samples before a run (`choose_l2`); in private runs it is the default.
     max_samples: the public cap on m_i that confidences are measured against; by default the largest m_i.
-    feature_bound: a public bound on ‖x‖₂. Longer samples are scaled down to it in updates and releases, and
-        step sizes come from it and from no data. Local and own models use the data as they are.
+    feature_bound: a public bound on ‖x‖₂. Longer samples are scaled down to it in updates and releases, with
+        their targets if these are numbers, and step sizes come from it and from no data. Local and own models
+        use the data as they are.
     target_range: a public range of real-valued targets; those outside count as its ends in what is released.
     """
 

@@ -17,15 +17,14 @@ from flockwise.data.checks import quoted
 from flockwise.data.labels import unless_numbered
 from flockwise.data.population import Population
 from flockwise.errors import GraphError, ObjectiveError
+from flockwise.objective.bounds import ROWS_AT_ONCE, bounded_features, bounded_targets
 from flockwise.objective.losses import Loss
 from flockwise.objective.objective import Objective
-from flockwise.privacy.grid import clip_rows
 from flockwise.privacy.origin import Origin
 
 if TYPE_CHECKING:
     from flockwise.graph.similarity import SimilarityGraph
 
-ROWS_AT_ONCE = 1 << 14
 # Of the samples of a large simulation; those of one agent are fewer.
 NUMBERS_WORTH_A_COMPILER = 1 << 22
 _DEPENDS_ON_TRADEOFF = ("pulls", "step_sizes", "block_smoothness", "fingerprint")
@@ -108,7 +107,7 @@ class Problem:
         """The samples as everything that agents exchange uses them, within their public bounds.
 
         Longer ones are scaled and not refused, targets beyond their range are moved to its ends: a refusal
-        would leak that there is one.
+        would leak that there is one. In a regression the target of a row is scaled with it.
         """
         return exchanged_samples(self.population.in_memory, self.objective)
 
@@ -201,39 +200,11 @@ def exchanged_samples(population: Population, objective: Objective) -> Populatio
         return population
     features, targets = population.features, objective.in_range(population.targets)
     if objective.feature_bound is not None:
-        features = _bounded(features, objective.feature_bound)
+        targets = bounded_targets(features, targets, objective)
+        features = bounded_features(features, objective.feature_bound)
     if features is population.features and targets is population.targets:
         return population
     return population.with_samples(features, targets)
-
-
-def _bounded(features: NDArray[Any], bound: float) -> NDArray[Any]:
-    """Rows that are too long, scaled down; the same array if there are none."""
-    # A row scaled to the bound in the data's own precision may exceed it by rounding.
-    allowed = bound * (1 + 4 * features.shape[1] ** 0.5 * np.finfo(features.dtype).eps)
-    if features.size > NUMBERS_WORTH_A_COMPILER and _longest(features) <= allowed:
-        return features
-    # Some rows at a time: room for the lengths of all takes longer than they do.
-    starts = range(0, len(features), ROWS_AT_ONCE)
-    pieces = ((start, features[start : start + ROWS_AT_ONCE]) for start in starts)
-    found = (start + np.flatnonzero(_lengths(rows) > allowed) for start, rows in pieces)
-    long = np.concatenate(list(found))
-    if not long.size:
-        return features
-    bounded = features.copy()
-    bounded[long] = clip_rows(features[long], bound, "l2")
-    return bounded
-
-
-def _longest(rows: NDArray[Any]) -> float:
-    # Imported here: it brings a compiler, which a real agent never needs.
-    from flockwise.objective.passes import longest_row
-
-    return longest_row(rows)
-
-
-def _lengths(rows: NDArray[Any]) -> NDArray[Any]:
-    return np.sqrt(np.einsum("kj,kj->k", rows, rows))
 
 
 def _aligned(graph: SimilarityGraph, population: Population) -> SimilarityGraph:

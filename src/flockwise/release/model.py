@@ -15,6 +15,7 @@ from flockwise.data import Population
 from flockwise.data.samples import Samples
 from flockwise.errors import PrivacyError
 from flockwise.objective import Objective, Problem, gradient_bound
+from flockwise.objective.bounds import bounded_targets
 from flockwise.objective.losses import loss_name
 from flockwise.privacy.budget import Budgets
 from flockwise.privacy.gate import Bounded
@@ -123,13 +124,14 @@ def bounded_problem(problem: Problem, objective: Objective) -> Problem:
     assert bound is not None
     # In double precision, whatever that of the data: rounded, a scaled sample could be too long again.
     features = population.features.astype(np.float64)
+    targets = objective.in_range(population.targets.astype(np.float64))
+    targets = _reached(bounded_targets(features, targets, objective), objective)
     if population.n_samples:
         features = clip_rows(features, bound, "l2")
-    targets = _bounded_targets(objective.in_range(population.targets.astype(np.float64)), objective)
     return Problem(population.with_samples(features, targets), None, objective)
 
 
-def _bounded_targets(targets: NDArray[np.float64], objective: Objective) -> NDArray[np.float64]:
+def _reached(targets: NDArray[np.float64], objective: Objective) -> NDArray[np.float64]:
     """Targets clamped to where they make no difference any more: a solver must not fail for one far away.
 
     A minimum has ‖θ‖ ≤ C/(2λ), so scores are at most R·C/(2λ), and beyond that by the width of the loss its

@@ -134,6 +134,22 @@ class TestWhatIsLearned:
         np.testing.assert_allclose(run.prior.mean, TRUTH, atol=0.05)
         assert run.prior.dispersion == pytest.approx(2 * 0.2**2, rel=1.0), "it includes how agents differ"
 
+    @pytest.mark.parametrize("bound", [1.0, 0.5])
+    def test_rows_beyond_the_bound_do_not_inflate_coefficients(self, bound):
+        """With an intercept they are all beyond it; targets lie around 10, the center of their range."""
+        problem = grouped_problem(400, 40)
+        far = problem.population.with_samples(problem.population.features, problem.population.targets + 10)
+        objective = replace(problem.objective, feature_bound=bound, target_range=(8.0, 12.0))
+        run = run_of(Problem(far, None, objective), LearnedPrior(Budget(12.0, 1e-3)))
+        np.testing.assert_allclose(run.prior.mean - [0, 0, 10], TRUTH, atol=0.05)
+        assert np.square(np.asarray(run.own_models) - run.prior.mean).mean() < 0.15**2
+
+    def test_two_classes_whose_rows_are_all_beyond_the_bound_come_with_a_warning(self):
+        problem = grouped_problem(400, 40, Logistic())
+        short = replace(problem, objective=replace(problem.objective, feature_bound=1.0))
+        with pytest.warns(FlockwiseWarning, match=r"objective\.feature_bound = 1 .*give √\(1 \+ r²\)"):
+            run_of(short, LearnedPrior(BUDGET))
+
     @LOSSES
     def test_own_models_are_nearer_to_the_truth_than_local_ones(self, loss):
         problem = grouped_problem(300, 8, loss)

@@ -37,7 +37,7 @@ from flockwise.errors import FlockwiseWarning, PrivacyError, ResumeError, Simula
 from flockwise.files import new_folder
 from flockwise.method.base import Method, Prepared, check_method, check_prepared
 from flockwise.method.rules import Descent, Rounds, Rule, Solved
-from flockwise.method.start import seeds_before
+from flockwise.method.start import refuse_seed_again, seeds_before
 from flockwise.objective import CollaborativeObjective, Problem
 from flockwise.privacy.tracked import OWN, own_models, run_models, run_origin
 from flockwise.progress import Progress, watched
@@ -131,6 +131,9 @@ def simulate(
     problem = resolve_l2(problem, is_private=private)
     check_method(method, problem, PrivacyError if private else SimulationError)
     prepared = check_prepared(method, method.prepare(problem, int(seed)))
+    before = seeds_before(method, problem)
+    if prepared.guarantee is not None:
+        refuse_seed_again(int(seed), before)
     stops = _planned_stops(prepared.rule, Stops(updates, ticks, time, tolerance, record_every))
     test = None if test is None else in_order_of(problem.population, test)
     conditions = conditions or Conditions()
@@ -138,7 +141,7 @@ def simulate(
     limit = NEVER if stops.updates is None else int(stops.updates)
     run_settings = RunSettings(int(seed), limit, conditions, threads)
     _refuse_unusable(method.name, prepared.rule, stops, run_settings, resume)
-    seeds = seeds_before(method) | {int(seed)}
+    seeds = before | {int(seed)}
     settings = {
         "method": method.name,
         "method_settings": _setting(method),

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.checks import Configured, Part, check_fields
-from flockwise.errors import ConfigError, PrivacyError, SimulationError
+from flockwise.errors import ConfigError, SimulationError
 from flockwise.method.base import METHODS, Candidate, Deployment, Prepared, PublicFacts
 from flockwise.method.own_block import ClippedOwnBlock, OwnBlock
 from flockwise.method.private import CLIP_SHARE, PrivateUpdates, tail_noise_variances
 from flockwise.method.rules import ClippedDescent, Descent, DescentNoise, Edges, local_data
-from flockwise.method.start import STARTS, PublicModels, Start, WarmStart, seeds_before, starting_models
+from flockwise.method.start import STARTS, PublicModels, Start, WarmStart, starting_models
 from flockwise.objective import CollaborativeObjective, Objective, Problem, gradient_bound
 from flockwise.privacy.guarantee import THE_START, USUALLY_PUBLIC, Guarantee
 from flockwise.privacy.mechanisms import MECHANISMS, accountants_of, usual_mechanism
@@ -93,11 +93,6 @@ class CoordinateDescent:
         if self.privacy is None:
             start = self.start.models if isinstance(self.start, PublicModels) else self.start
             return Prepared(self._rule(problem, *starting_models(problem, start)), objective)
-        if seed in seeds_before(self):
-            raise PrivacyError(
-                f"seed={seed} drew the noise of the start as well, and the difference of both runs would "
-                "have none; give another seed"
-            )
         warm = self._warm
         noise = self.privacy.noise(problem, warm)
         if warm is not None:

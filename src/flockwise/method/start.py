@@ -71,10 +71,20 @@ class PublicModels:
         return Origin(f"the start, {self.source}", "public")
 
 
-def seeds_before(method: Any) -> frozenset[int]:
-    """The seeds that drew the noise of what a method starts from."""
+def seeds_before(method: Any, problem: Problem) -> frozenset[int]:
+    """The seeds that drew the noise of what a run builds on: its start, its graph and all else given."""
     start = getattr(method, "start", None)
-    return start.origin.seeds if isinstance(start, PublicModels) else frozenset()
+    origins = [*problem.origins, *([start.origin] if isinstance(start, PublicModels) else [])]
+    return frozenset[int]().union(*(origin.seeds for origin in origins))
+
+
+def refuse_seed_again(seed: int, before: frozenset[int]) -> None:
+    """Of a run that draws noise for its privacy."""
+    if seed in before:
+        raise PrivacyError(
+            f"seed={seed} drew the noise of the start or the graph as well, and the difference of both runs "
+            "would have none; give another seed"
+        )
 
 
 STARTS: Registry[type[Any]] = Registry("start", SimulationError)

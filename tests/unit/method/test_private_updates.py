@@ -13,8 +13,8 @@ from flockwise.engine import simulate
 from flockwise.engine.cpu.descent import slope_bounds
 from flockwise.engine.cpu.kernels import Ahead, ClippedTerm, add_local_gradient
 from flockwise.errors import PrivacyError, SimulationError
-from flockwise.graph import SimilarityGraph
-from flockwise.method import CoordinateDescent, PrivateUpdates, PublicModels, WarmStart
+from flockwise.graph import SimilarityGraph, angular_graph
+from flockwise.method import CoordinateDescent, PrivateUpdates, PublicModels, ReleaseOnce, WarmStart
 from flockwise.method.private import CLIP_SHARE, tail_noise_variances
 from flockwise.method.rules import Descent
 from flockwise.objective import CappedLogistic, Quadratic, gradient_bound
@@ -196,8 +196,27 @@ def test_a_seed_that_drew_the_noise_of_the_start_is_refused(tmp_path):
     second = simulate(problem, chained, seed=5)
     again = dataclasses.replace(method, start=PublicModels(second.models))
     for start, seed in ((chained, 4), (again, 4), (again, 5)):
-        with pytest.raises(PrivacyError, match=f"seed={seed} drew the noise of the start as well"):
+        with pytest.raises(
+            PrivacyError, match=f"seed={seed} drew the noise of the start or the graph as well"
+        ):
             simulate(problem, start, seed=seed)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [CoordinateDescent(privacy=PrivateUpdates(BUDGET, 3, 0.5)), ReleaseOnce(BUDGET)],
+    ids=["cd", "once"],
+)
+def test_a_graph_of_released_models_is_not_used_with_the_same_seed(method):
+    problem = private_problem(1)
+    first = simulate(problem, ReleaseOnce(BUDGET), updates=1, seed=3)
+    on_models = dataclasses.replace(problem, graph=angular_graph(first.models, threshold=0))
+    with pytest.raises(PrivacyError, match="seed=3 drew the noise of the start or the graph as well"):
+        simulate(on_models, method, updates=1, seed=3)
+    second = simulate(on_models, method, updates=1, seed=4)
+    third = dataclasses.replace(problem, graph=angular_graph(second.models, threshold=0))
+    with pytest.raises(PrivacyError, match="seed=3 drew"):
+        simulate(third, method, updates=1, seed=3)
 
 
 def test_what_a_start_cost_is_added_also_where_its_guarantee_has_gaps():

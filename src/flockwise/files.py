@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> None:
-    """Write to a file beside it first: an interrupted write leaves the old one as it was."""
+def write_whole(
+    path: str | os.PathLike[str], write: Callable[[Path], Any], *, is_secret: bool = False
+) -> None:
+    """Write to a file beside it first: an interrupted write leaves the old one as it was.
+
+    is_secret: for its owner alone, from the first byte on.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     try:
+        if is_secret:
+            # Make a new file: one that is there already may have other rights, or be a link to elsewhere.
+            part.unlink(missing_ok=True)
+            part.touch(0o600, exist_ok=False)
         write(part)
         part.replace(target)
     finally:

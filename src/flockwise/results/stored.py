@@ -21,10 +21,12 @@ from flockwise.privacy.tracked import tracked
 from flockwise.results.export import filled_table
 
 
-def write_models(file: str | Path, schema: pa.Schema, names: Sequence[str], models: NDArray[Any]) -> None:
+def write_models(
+    file: str | Path, schema: pa.Schema, names: Sequence[str], models: NDArray[Any], *, is_secret: bool
+) -> None:
     """One shard's part, whole or not at all."""
     table = filled_table(schema, names, models)
-    write_whole(file, lambda part: pq.write_table(table, part, write_page_checksum=True))
+    write_whole(file, lambda part: pq.write_table(table, part, write_page_checksum=True), is_secret=is_secret)
 
 
 @dataclass(frozen=True, eq=False)

@@ -239,9 +239,12 @@ class Trajectory:
         return self._table(which).to_pandas().set_index(agent_column(self.coefficient_names))
 
     def to_parquet(self, path: str | os.PathLike[str], which: Which | None = None) -> None:
-        """The models as a table; the file says which ones it holds. A private run has to be told which."""
+        """The models as a table; the file says which ones it holds. A private run has to be told which.
+
+        Own models are for the owner of the file alone.
+        """
         table = self._table(which)
-        write_whole(path, lambda part: pq.write_table(table, part))
+        write_whole(path, lambda part: pq.write_table(table, part), is_secret=which == "own")
 
     def _table(self, which: Which | None) -> pa.Table:
         if which is None and self.own_models is not None:
@@ -309,7 +312,10 @@ class Trajectory:
         return np.einsum("rf,rof->ro", rows.features, blocks[rows.agents])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Everything, in one file without executable content; load it with `Trajectory.load`."""
+        """Everything, in one file without executable content; load it with `Trajectory.load`.
+
+        A private run, which has own models, is for the owner of the file alone.
+        """
         arrays = {f"state_{name}": array for name, array in self.state.items()}
         arrays |= {"models": np.asarray(self.models), "updates": self.updates}
         arrays["records"] = np.array(
@@ -335,7 +341,8 @@ class Trajectory:
             "prior": None if self.prior is None else [self.prior.dispersion, self.prior.structure],
         }
         arrays["about"] = np.array(json.dumps(about))
-        write_whole(path, lambda part: _save_arrays(part, arrays))
+        is_secret = self.guarantee is not None or self.own_models is not None
+        write_whole(path, lambda part: _save_arrays(part, arrays), is_secret=is_secret)
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, loss: Loss | None = None) -> Trajectory:

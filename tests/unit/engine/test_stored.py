@@ -125,6 +125,7 @@ def test_models_stay_in_the_files_of_their_shards(name, tmp_path):
     if whole.own_models is not None:
         np.testing.assert_array_equal(np.asarray(run.own_models), np.asarray(whole.own_models))
         np.testing.assert_array_equal(run.own_metrics, whole.own_metrics)
+        assert {file.stat().st_mode & 0o077 for file in folder.glob("own-*")} == {0}
         assert origin_of(pq.read_table(folder / "own-models-00001.parquet")) == origin_of(whole.own_models)
     run.save(tmp_path / "run.npz")
     loaded = Trajectory.load(tmp_path / "run.npz")

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import stat
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +27,7 @@ from flockwise import (
     simulate,
 )
 from flockwise.errors import DataError, FlockwiseError, ResumeError
+from flockwise.files import write_whole
 from flockwise.privacy.tracked import origin_of
 
 FEATURES = ["age", "height", "weight"]
@@ -315,6 +318,22 @@ class TestOwnAndReleasedModels:
                 private_run.predict(frame, agent="who", which=which),
             )
 
+    @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
+    def test_files_with_own_models_are_for_their_owner_alone(self, private_run, run, tmp_path):
+        """From their first byte on, whatever an interrupted write left there."""
+        (tmp_path / "run.npz.part").touch(0o644)
+        seen = []
+        table_file, saved = tmp_path / "own.parquet", tmp_path / "run.npz"
+        private_run.to_parquet(table_file, which="own")
+        private_run.save(saved)
+        write_whole(tmp_path / "secret", lambda part: seen.append(rights(part)), is_secret=True)
+        assert [rights(table_file), rights(saved), *seen] == [0o600] * 3
+        for path, write in ((tmp_path / "shown.parquet", run.to_parquet), (tmp_path / "plain.npz", run.save)):
+            path.touch()
+            usual = rights(path)
+            write(path)
+            assert rights(path) == usual
+
     def test_models_still_know_where_they_came_from_when_they_are_loaded(self, private_run, tmp_path):
         private_run.save(tmp_path / "run.npz")
         again = Trajectory.load(tmp_path / "run.npz")
@@ -323,6 +342,10 @@ class TestOwnAndReleasedModels:
             assert origin is not None
             assert origin == origin_of(getattr(private_run, name))
             assert origin.status == status
+
+
+def rights(path):
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 class TestNamesOfCoefficients:

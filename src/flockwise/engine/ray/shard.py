@@ -195,7 +195,8 @@ class Shard:
         self._left[OWN_MODELS] = part(self._piece.rule, self._known(inbox))
 
     def write_models(self, which: str, file: str, names: Sequence[str], schema: Any) -> None:
-        write_models(file, schema, names, self._left.get(which, self.shown()))
+        models = self._left.get(which, self.shown())
+        write_models(file, schema, names, models, is_secret=which == OWN_MODELS)
 
     def values(self, number: int, which: str) -> NDArray[np.float64]:
         """Of each own agent what a judge gives its shown or its own model."""

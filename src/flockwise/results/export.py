@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flockwise.privacy.exported import table_metadata
+from flockwise.privacy.exported import sealed, table_metadata
 from flockwise.privacy.origin import Origin
 
 # What a file says of the models in it.
@@ -54,4 +54,4 @@ def models_schema(
 
 def filled_table(schema: pa.Schema, agents: Iterable[str], models: NDArray[Any]) -> pa.Table:
     """With these agents' models."""
-    return pa.table([pa.array(list(agents), pa.string()), *models.T], schema=schema)
+    return sealed(pa.table([pa.array(list(agents), pa.string()), *models.T], schema=schema))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -139,6 +140,59 @@ def test_exported_models_know_where_they_came_from(form, private_run, tmp_path):
     assert (made.not_covered, made.epsilon) == ((), (1.5, 1.5))
     with pytest.raises(PrivacyError, match="they are not a start for a private run"):
         PublicModels(own)
+
+
+def with_own_row(frame, own):
+    frame.iloc[0] = own.iloc[0]
+    return frame
+
+
+def in_a_file(change):
+    def changed(frame, own, folder):
+        change(frame, own).to_parquet(folder / "changed.parquet")
+        return pd.read_parquet(folder / "changed.parquet")
+
+    return changed
+
+
+CHANGES = {
+    "a row": lambda frame, own, folder: with_own_row(frame, own),
+    "a row, in a file": in_a_file(with_own_row),
+    "one number": lambda frame, own, folder: frame.replace(frame.iloc[2, 1], own.iloc[2, 1]),
+    "a column": lambda frame, own, folder: frame.assign(more=own.iloc[:, 0]),
+    "text": lambda frame, own, folder: frame.assign(more=own.iloc[:, 0].astype(str)),
+    "a part": lambda frame, own, folder: frame.iloc[:4],
+    "names": lambda frame, own, folder: frame.rename(index=lambda name: f"{name}a"),
+    "Arrow": lambda frame, own, folder: pa.table(frame).set_column(0, "x", pa.array(own.iloc[:, 0])),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_exported_models_that_were_changed_are_of_unknown_origin(change, private_run, tmp_path):
+    released, own = (private_run.to_pandas(which) for which in ("released", "own"))
+    assert PublicModels(released).origin.status == "released"
+    origin = PublicModels(CHANGES[change](released, own, tmp_path)).origin
+    assert (origin.status, origin.spent) == ("unknown", ((0.5, 0.5), (1e-6, 1e-6)))
+    assert "models released by cd, changed since the export" in origin.words
+    with pytest.raises(PrivacyError, match="they are not a start for a private run"):
+        PublicModels(CHANGES[change](own, private_run.to_pandas("released"), tmp_path))
+
+
+def test_a_private_run_from_changed_models_is_not_covered(private_run):
+    graph = knn_graph(PUBLIC_VECTORS, 2, source=GraphSource("vectors", private=False))
+    problem = Problem(TASK.train, graph, Objective(feature_bound=2.0, max_samples=100))
+    released, own = (private_run.to_pandas(which) for which in ("released", "own"))
+    for start, is_private in ((released, True), (with_own_row(released.copy(), own), False)):
+        method = CoordinateDescent(PublicModels(start), PrivateUpdates(Budget(1.0, 1e-5), 2))
+        made = simulate(problem, method, updates=1, engine="reference", seed=2).guarantee
+        assert made is not None
+        assert (made.is_private, made.epsilon) == (is_private, (1.5, 1.5))
+
+
+def test_exported_models_in_another_order_of_the_columns_are_known(private_run):
+    frame = private_run.to_pandas("released")
+    for again in (frame[frame.columns[::-1]], frame.reset_index(), pa.table(frame), frame.copy()):
+        assert PublicModels(again).origin.status == "released"
 
 
 def test_models_exported_without_privacy_are_not_public_profiles(tmp_path):

@@ -21,7 +21,7 @@ from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from flockwise.arrays import Floats
-from flockwise.errors import ObjectiveError, PrivacyError
+from flockwise.errors import DataError, ObjectiveError, PrivacyError
 from flockwise.estimators.base import PersonalizedEstimator
 from flockwise.estimators.targets import Targets
 from flockwise.objective import Logistic, Quadratic, Softmax
@@ -46,8 +46,10 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
     l2: the weight of the penalty Σ ℓ + l2·‖θ‖² on models that agents learn alone; "auto" chooses it by inner
         validation, and is scikit-learn's default without agents.
     class_weight: as in scikit-learn.
-    budget: a `flockwise.Budget` makes the fit private for every row; see `guarantee_`. It needs bounds and
-        categories.
+    classes: the labels that there may be, ["no", "yes"], whichever of them y holds; known without the data in
+        a private fit, which takes two. By default those in y.
+    budget: a `flockwise.Budget` makes the fit private for every row; see `guarantee_`. It needs bounds,
+        categories and classes.
     bounds, categories: of a private fit, {column: (low, high)} and {column: [category, …]}, known without
         the data. Other categories count as the first in the list; None in a list stands for gaps.
     inner_folds: folds of the inner validation inside the agents; 0 does without, and without `gain_`.
@@ -62,6 +64,7 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
     """
 
     class_weight: Any = None
+    classes: Any = None
 
     def predict(self, X: Any, groups: Any = None) -> NDArray[Any]:
         """The class of each row, by the model of its agent."""
@@ -97,20 +100,41 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
         return weights * np.where(known, weights.sum() / known.sum() / np.where(known, totals, 1), 0)[codes]
 
     def _read_targets(self, y: NDArray[Any], weights: Floats) -> Targets:
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"there is only one class in y, {self.classes_.tolist()[0]!r}; "
-                "a classifier needs rows of two classes"
-            )
-        if self._has_many and self.budget is not None:
-            raise PrivacyError(
-                f"a private fit takes two classes, and y has {len(self.classes_)}; "
-                "fit one class against the rest"
-            )
+        self.classes_, codes = self._listed_codes(y) if self.classes is not None else self._codes(y)
         if not self._has_many:
             return Targets((2 * codes - 1).astype(np.float64), Logistic())
         return Targets(codes.astype(np.float64), Softmax(len(self.classes_)))
+
+    def _codes(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The classes in y, and which one each row has."""
+        if self.budget is not None:
+            raise PrivacyError(
+                'which labels occur would leak with a budget; give classes=, as in classes=["no", "yes"], '
+                "known without the data"
+            )
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"there is only one class in y, {classes.tolist()[0]!r}; "
+                "a classifier needs rows of two classes"
+            )
+        return classes, codes
+
+    def _listed_codes(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The classes that were listed, and which one each row has. An error shows no label but these."""
+        classes = np.unique(list(self.classes))
+        if len(classes) < 2 or (len(classes) > 2 and self.budget is not None):
+            raise ObjectiveError(
+                f"classes must list two labels or more, and a private fit takes two, got {self.classes!r}; "
+                "fit one class against the rest"
+            )
+        places = {label: place for place, label in enumerate(classes.tolist())}
+        codes = np.array([places.get(label, -1) for label in y.tolist()], np.int64)
+        if (codes < 0).any():
+            raise DataError(
+                f"y holds a label that is none of classes={classes.tolist()!r}; list it or leave it out"
+            )
+        return classes, codes
 
     @property
     def _has_many(self) -> bool:

@@ -373,6 +373,23 @@ def test_targets_of_the_wrong_kind_are_refused_in_plain_words():
         PersonalizedClassifier(agent="who").fit(frame, np.full(len(y), "no"))
 
 
+def test_classes_may_be_listed_and_none_of_them_has_to_occur():
+    frame, y, _ = people(n_agents=5, classes=2)
+    labels = np.where(y == np.unique(y)[0], "no", "yes")
+    listed, plain = (
+        PersonalizedClassifier(agent="who", inner_folds=0, classes=classes).fit(frame, labels)
+        for classes in (["yes", "no"], None)
+    )
+    np.testing.assert_array_equal(listed.models_, plain.models_)
+    more = PersonalizedClassifier(agent="who", inner_folds=0, classes=["no", "perhaps", "yes"])
+    chances = more.fit(frame, labels).predict_proba(frame)
+    assert more.classes_.tolist() == ["no", "perhaps", "yes"]
+    assert chances.shape[1] == 3
+    assert set(more.predict(frame)) <= {"no", "yes"}
+    with pytest.raises(FlockwiseError, match="two labels or more"):
+        PersonalizedClassifier(agent="who", classes=["no", "no"]).fit(frame, labels)
+
+
 def test_a_fit_in_a_terminal_shows_how_far_it_is(monkeypatch):
     frame, y, _ = people(n_agents=5)
     monkeypatch.setattr("flockwise.progress.PATIENCE", 0.0)

@@ -159,16 +159,44 @@ def test_what_would_leak_is_refused_with_what_to_do_instead(settings, words):
 
 def test_weights_and_unlisted_categories_and_many_classes_are_refused():
     frame, y, _ = people(n_agents=10, classes=2)
-    model = PersonalizedClassifier(agent="who", budget=BUDGET, bounds=BOUNDS, inner_folds=0)
+    model = private_classifier()
     with pytest.raises(FlockwiseError, match="sample_weight"):
         model.fit(frame, y, sample_weight=np.ones(len(y)))
     with pytest.raises(FlockwiseError, match="class_weight"):
         clone(model).set_params(class_weight="balanced").fit(frame, y)
     with pytest.raises(FlockwiseError, match="categories="):
         model.fit(frame.assign(color="red"), y)
-    frame, y, _ = people(n_agents=10, classes=3)
-    with pytest.raises(FlockwiseError, match="two classes"):
-        model.fit(frame, y)
+    with pytest.raises(FlockwiseError, match="a private fit takes two"):
+        private_classifier(classes=["no", "perhaps", "yes"]).fit(frame, y)
+
+
+def private_classifier(**settings) -> Any:
+    public: dict[str, Any] = {"bounds": BOUNDS, "classes": ["no", "yes"], "method": "prior"}
+    return PersonalizedClassifier(agent="who", budget=BUDGET, inner_folds=0, **public | settings)
+
+
+def test_the_classes_of_a_private_fit_are_those_that_were_listed_whichever_the_rows_have():
+    frame, y, _ = people(n_agents=200, classes=2)
+    labels = np.where(y == np.unique(y)[0], "no", "yes")
+    with pytest.raises(FlockwiseError, match=r'which labels occur would leak.*classes=\["no", "yes"\]'):
+        private_classifier(classes=None).fit(frame, labels)
+    # One label, both, or both under other names: the same signs, and no error that depends on the rows.
+    for given in (np.full(len(y), "yes"), np.full(len(y), "no"), labels):
+        fitted = private_classifier(classes=["yes", "no"], random_state=0).fit(frame, given)
+        assert fitted.classes_.tolist() == ["no", "yes"]
+    renamed = private_classifier(classes=[False, True], random_state=0).fit(frame, labels == "yes")
+    np.testing.assert_array_equal(renamed.population_model_, fitted.population_model_)
+
+
+def test_a_label_that_is_not_listed_is_refused_and_not_shown():
+    frame, y, _ = people(n_agents=200, classes=2)
+    labels = np.where(y == np.unique(y)[0], "no", "yes").astype(object)
+    labels[6] = "secret"
+    with pytest.raises(
+        FlockwiseError, match=r"y holds a label that is none of classes=\['no', 'yes'\]"
+    ) as caught:
+        private_classifier().fit(frame, labels)
+    assert "secret" not in str(caught.value)
 
 
 def test_too_few_agents_for_the_noise_keep_the_models_that_they_learned_alone():

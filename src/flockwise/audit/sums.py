@@ -32,12 +32,12 @@ OTHER_TARGETS = 0.345 / STRETCH
 
 
 def far_and_opposite(direction: Floats, other_targets: float = OTHER_TARGETS) -> Pair:
-    """One sample far beyond both bounds, with one target or its opposite.
+    """One sample as long as it may be, with a target far beyond its range or the opposite one.
 
-    By default the others pull as far as they may without being clipped, where a sum of squares moves most.
+    A longer sample would have its target scaled down with it. By default the others pull as far as they may
+    without being clipped, where a sum of squares moves most.
     """
     features, above = np.tile(FEATURE_BOUND * direction, (SAMPLES, 1)), np.full(SAMPLES, other_targets)
-    features[0] *= FAR
     below = above.copy()
     above[0], below[0] = FAR, -FAR
     return Samples(features, above), Samples(features, below)

@@ -294,6 +294,11 @@ def test_samples_or_means_that_are_clipped_too_late_are_caught(monkeypatch, limi
     assert_caught(attack_on(attack, 2))
 
 
+def test_agents_with_a_smaller_budget_that_add_as_much_as_others_are_caught(monkeypatch):
+    monkeypatch.setattr(SumPlan, "weights", property(lambda plan: np.ones(plan.crowd.n_agents)))
+    assert_caught(attack_on("sums, a smaller budget"))
+
+
 def test_targets_that_nothing_bounds_are_caught(monkeypatch):
     monkeypatch.setattr(
         TargetScale, "__call__", lambda self, targets: (targets.astype(float) - self.center) / self.half

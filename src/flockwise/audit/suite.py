@@ -131,6 +131,7 @@ def _sums() -> Iterator[Attack]:
     """Sums over all agents, as a coalition sees them."""
     pair = far_and_opposite(PLANE)
     yield SumAttack("sums, second moments", LOOSE, 30_000, "default", pair)
+    yield SumAttack("sums, a smaller budget", LOOSE, 10_000, "default", pair, others=LARGE)
     for spread in ("number", "matrix"):
         yield SumAttack(f"sums, and a {spread}", LARGE, 30_000, spread, pair, updates=2)
     yield SumAttack("sums, and two numbers", LARGE, 30_000, "numbers", pair, updates=3)

@@ -18,6 +18,7 @@ from flockwise.data.samples import Samples
 from flockwise.method import LearnedPrior
 from flockwise.method.rules import Contributions, Rounds
 from flockwise.objective import Objective, Problem, Quadratic
+from flockwise.privacy.budget import Budget
 from flockwise.protocol.conversation import SumRequest
 from flockwise.protocol.prior import Around, Spread
 
@@ -48,10 +49,13 @@ class SumAttack(Attack):
     """A learned prior: one opened sum, or up to three.
 
     The score is the likelihood ratio of what is left, were the noise normal and as large as it is said to be.
+
+    others: the budget of all other agents; by default that of the attacked one.
     """
 
     spread: Spread
     pair: Pair
+    others: Budget | None = None
 
     def ratios(self, which: int, runs: int, seed: int) -> Floats:
         first, second = (self._sums(samples) for samples in self.pair)
@@ -75,7 +79,8 @@ class SumAttack(Attack):
         # Some sums are asked for only where the last feature is called an intercept; none relies on it.
         population = replace(population, has_intercept=True)
         objective = Objective(Quadratic(), feature_bound=FEATURE_BOUND, target_range=(-1.0, 1.0))
-        method = LearnedPrior(self.budget, self.spread, COLLUDING, ABSENT)
+        budgets = [self.budget, *[self.others or self.budget] * (AGENTS - 1)]
+        method = LearnedPrior(budgets, self.spread, COLLUDING, ABSENT)
         rule = method.prepare(Problem(population, None, objective), 0).rule
         assert isinstance(rule, Rounds)
         assert rule.sums is not None

@@ -76,7 +76,7 @@ class PrivateFit:
     def planned(
         cls, estimator: Any, rows: FitRows, feature_bound: float, graph: SimilarityGraph | None
     ) -> PrivateFit:
-        """The method that a plan recommends, or the learned prior if it was asked for."""
+        """The method that a plan recommends, of those that need the graph if they were asked for."""
         settings: dict[str, Any] = {"feature_bound": feature_bound}
         if rows.loss.metric == "rmse":
             settings["target_range"] = (-1.0, 1.0)
@@ -91,7 +91,10 @@ class PrivateFit:
             residual_scale=RESIDUAL_SCALE,
         )
         with watched("planning", "trials") as report, without_advice():
-            return cls(plan_run(facts, report).chosen, graph, settings)
+            plan = plan_run(facts, report)
+        if estimator.method == "graph":
+            plan = replace(plan, groups=tuple(group for group in plan.groups if not group.sums_only))
+        return cls(plan.chosen, graph, settings)
 
     def run(self, rows: FitRows, seed: int) -> Trajectory | None:
         """One run with the noise of this seed."""

@@ -130,9 +130,10 @@ class LearnedPrior:
         if facts.least_delta == 0 or any(method.misfits(facts.objective)):
             return None
         refused = method.refusal(facts)
-        if refused is None and _Asked(method, facts).spread == "default":
-            return UNMEASURED
-        return refused
+        if refused is not None:
+            return refused
+        asked = _Asked(method, facts)
+        return UNMEASURED if asked.spread == "default" else asked.grid_too_coarse
 
     def refusal(self, facts: PublicFacts) -> str | None:
         """Why a private run is not worth it, from public facts alone; None if it may be."""
@@ -180,6 +181,30 @@ class _Asked:
         self.crowd = Crowd(facts.n_agents, method.colluding, method.absent)
         self.spread: Spread = self._choose() if method.spread == "auto" else method.spread
 
+    @cached_property
+    def chosen(self) -> SumPlan:
+        return self.plan(self.spread)
+
+    @cached_property
+    def sizes(self) -> list[SumSize]:
+        """Of all sums, in order."""
+        further = spread_size(self.spread, self.facts.n_features, float(self.chosen.weights.min()))
+        return [moment_size(self.facts.n_features), *[further] * (len(self.chosen.plan) - 1)]
+
+    @cached_property
+    def share_stds(self) -> tuple[NDArray[np.float64], ...]:
+        """The noise in each agent's share of each sum."""
+        return tuple(self.chosen.share_stds(number, size) for number, size in enumerate(self.sizes, start=1))
+
+    @property
+    def grid_too_coarse(self) -> str | None:
+        """Why the noise is too small for the grid that it is drawn on; None if it is not."""
+        try:
+            _ = self.share_stds
+        except PrivacyError as error:
+            return str(error)
+        return None
+
     def plan(self, spread: Spread) -> SumPlan:
         further = FURTHER_SHARES[spread]
         return SumPlan.fitting(self.facts.budgets, self.crowd, [1 - sum(further), *further])
@@ -226,25 +251,19 @@ class _Private:
                 f'spread="{self.spread}" compares samples of the same agent, and no agent has two; say '
                 'spread="default", which asks nothing, or leave spread="auto"'
             )
-        self.plan = self.asked.plan(self.spread)
+        self.plan = self.asked.chosen
 
     @property
     def n_features(self) -> int:
         return self.problem.population.n_features
 
-    @cached_property
-    def _sizes(self) -> list[SumSize]:
-        further = spread_size(self.spread, self.n_features, float(self.plan.weights.min()))
-        return [moment_size(self.n_features), *[further] * (len(self.plan.plan) - 1)]
-
     @property
     def _noise(self) -> SumNoise:
-        stds = (self.plan.share_stds(number, size) for number, size in enumerate(self._sizes, start=1))
-        return SumNoise(self.seed, tuple(stds))
+        return SumNoise(self.seed, self.asked.share_stds)
 
     @property
     def facts(self) -> PriorFacts:
-        first, *further = self._sizes
+        first, *further = self.asked.sizes
         spread_std, step, directions = math.inf, 1.0, set[int]()
         if further:
             spread_std, step = self.plan.std(2) * further[0].sensitivity * further[0].step, further[0].step

@@ -29,6 +29,8 @@ from flockwise import (
 from flockwise.estimators.columns import columns_of_frame
 from flockwise.estimators.preparation import public
 from flockwise.method import candidates
+from flockwise.planner.recommendation import Group, Recommendation
+from flockwise.planner.trials import Expectation, Trial
 from flockwise.results.tuning import CHOSEN
 
 BUDGET = Budget(1.0, 1e-5)
@@ -123,9 +125,26 @@ def test_a_tradeoff_that_was_chosen_on_samples_is_marked_as_not_covered(monkeypa
     rows = Population.from_arrays(numbers, (y - 10) / 15, frame["who"].to_numpy()).with_intercept()
     chosen = choose_tradeoff([(Problem(rows, ring, Objective(Quadratic())), rows)], [0.1, 1.0]).best
     fitted = [
-        private(method="graph", graph=ring, tradeoff=one).fit(frame, y) for one in (chosen, float(chosen))
+        private(method="auto", graph=ring, tradeoff=one).fit(frame, y) for one in (chosen, float(chosen))
     ]
     assert [CHOSEN.words in model.guarantee_.not_covered for model in fitted] == [True, False]
+
+
+def test_who_asks_for_the_graph_does_not_get_a_prior(monkeypatch):
+    """Even if a plan promises more of it: it protects against another adversary."""
+
+    def prior_alone(facts, report):
+        [prior] = [one for one in candidates(facts) if isinstance(one.method, LearnedPrior)]
+        trial = Trial("any", 0.5, 0.5, 1.0, 0.5, 3.0, 24.0)
+        return Recommendation(facts, (Group(True, 30, 1.0, (Expectation(prior, (trial, trial)),)),))
+
+    monkeypatch.setattr("flockwise.estimators.private.plan_run", prior_alone)
+    frame, y, _ = people(n_agents=200)
+    names = sorted(set(frame["who"]))
+    ring = SimilarityGraph.from_edges(200, [(k, (k + 1) % 200) for k in range(200)], agent_names=names)
+    assert private(method="auto", graph=ring).fit(frame, y).method_ == "learned prior"
+    with pytest.warns(FlockwiseWarning, match="expects no gain"):
+        assert private(method="graph", graph=ring).fit(frame, y).method_ == "alone"
 
 
 def test_a_search_over_private_fits_says_that_it_is_not_covered():

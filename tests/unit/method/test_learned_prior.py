@@ -358,6 +358,11 @@ class TestRefusals:
         assert LearnedPrior not in [type(one.method) for one in candidates(facts)]
         assert "a look at how far agents differ" in (LearnedPrior.reason_against(facts) or "")
 
+    def test_a_plan_does_not_try_it_with_so_little_noise_that_its_grid_would_show(self):
+        facts = PublicFacts.of(grouped_problem(30), Budget(50.0, 1e-3))
+        assert LearnedPrior not in [type(one.method) for one in candidates(facts)]
+        assert "the grid of a sum" in (LearnedPrior.reason_against(facts) or "")
+
     def test_other_losses_and_missing_bounds_are_refused_by_name(self):
         problem = grouped_problem()
         for objective, words in (

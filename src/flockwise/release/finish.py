@@ -154,7 +154,9 @@ def finish_around_models(
     else:
         noise = LOG_LIKELIHOOD
     strengths = noise / np.maximum(variances * own.counts, SMALLEST)
-    is_alone = (strengths <= problem.l2_penalties) & own.are_there
+    # With no samples of its own an agent takes the anchor, unless 0 is likely to be nearer to the truth.
+    is_vague = (anchors**2).sum(axis=1) <= problem.dimension * variances
+    is_alone = np.where(own.are_there, strengths <= problem.l2_penalties, is_vague)
     return solve_anchored_models(
         problem, np.where(is_alone[:, None], 0.0, anchors), np.maximum(strengths, problem.l2_penalties)
     )

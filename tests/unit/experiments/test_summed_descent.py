@@ -40,7 +40,7 @@ def test_a_sample_moves_a_sum_by_twice_the_clip_at_most(exam, clip):
     """The worst replacement that there is: a row of full length whose target turns round."""
     population, bound = exam.population, math.sqrt(exam.dimension)
     features = population.features.copy()
-    features[0] = np.eye(exam.dimension)[0] * 10 * bound
+    features[0] = np.eye(exam.dimension)[0] * bound
     models = []
     for target in (-5.0, 5.0):
         targets = population.targets.copy()

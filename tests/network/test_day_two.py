@@ -321,6 +321,15 @@ def test_an_agent_keeps_its_new_address_while_a_gateway_runs_it(net):
     assert HostFolder.read(net / "agents" / "ann").listen == "127.0.0.1:7200"
 
 
+def test_more_agents_than_a_certificate_names_need_more_processes(net, monkeypatch):
+    monkeypatch.setattr("flockwise.deploy.setup.MOST_IN_A_PROCESS", 3)
+    before = read(net)
+    with pytest.raises(NetworkError, match="processes=1: 4 agents need at least 2 processes"):
+        host_together(net, 1)
+    assert read(net) == before
+    assert len(host_together(net, 2)) == 2
+
+
 def test_gateways_are_made_where_the_first_agent_has_gone(net):
     move_agent(net, "ann", "192.0.2.7:7001")
     shutil.move(net / "agents" / "ann", net.parent / "elsewhere")

@@ -53,8 +53,8 @@ def test_an_agent_learns_without_compiler_arrow_and_solvers(tmp_path, privacy, b
 
 
 @pytest.mark.network
-# Megabytes: 70 and 89 were measured; kernels count pages a little differently.
-@pytest.mark.parametrize(("budget", "megabytes"), [(None, 75), (LONG, 92)])
+# Megabytes: 70 and 89 were measured, and other kernels and libraries take other pages.
+@pytest.mark.parametrize(("budget", "megabytes"), [(None, 78), (LONG, 98)])
 def test_a_process_with_one_agent_is_small_before_its_first_own_model(tmp_path, budget, megabytes):
     """As the system counts it: resident, with the pages of libraries."""
     network = RealNetwork(tmp_path / "net", free_addresses("127.0.0.1", 2), budget=budget)

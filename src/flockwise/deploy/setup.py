@@ -11,13 +11,14 @@ network (other gateways, another agent) means slices of a higher version, which 
 
 from __future__ import annotations
 
+import math
 import shutil
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -47,6 +48,9 @@ from flockwise.privacy.ledger import Ledger
 
 if TYPE_CHECKING:
     from flockwise.graph import SimilarityGraph
+
+# A host shows a certificate with the names of all its agents, and connections take no endless ones.
+MOST_IN_A_PROCESS: Final = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +99,12 @@ def host_together(folder: Path, processes: int) -> list[Path]:
         raise NetworkError(f"processes must be at least 0, got processes={processes}")
     here = [name for name in plan.members if is_here(folder / AGENTS_FOLDER / name)]
     processes = min(processes, len(here))
+    if processes and len(here) > MOST_IN_A_PROCESS * processes:
+        raise NetworkError(
+            f"processes={processes}: {len(here)} agents need at least "
+            f"{math.ceil(len(here) / MOST_IN_A_PROCESS)} processes, since one certificate names at most "
+            f"{MOST_IN_A_PROCESS}"
+        )
     hosted = {place.name for place in plan.places if place.host != place.name}
     if len(plan.gateways) != processes or hosted != set(here if processes else ()):
         authority = Authority.read(folder / AUTHORITY_FOLDER)

@@ -23,6 +23,8 @@ ANY_SLOPE_SHARE, LARGEST_SLOPE_SHARE = 0.1, 0.6
 LEAST_SHARE, LARGEST_SHARE = 0.005, 0.9
 # How likely it is that some features vary little within agents: one of them is twice as likely as two.
 MIXING: Final = 0.5
+# Beyond so much it has no weight: ½^40 of it.
+MOST_MIXED: Final = 40
 
 
 class Found(NamedTuple):
@@ -85,8 +87,8 @@ def likely_shares(
     """
     cloud = _beforehand(UNRELATED if unrelated else USUAL)
     mixed, chances = np.zeros(1), np.ones(1)
-    if n_slopes > 0 and not unrelated:
-        mixed = np.arange(4 * n_slopes + 1) / 4
+    if n_slopes > 0 and len(found) > 1 and not unrelated:
+        mixed = np.arange(4 * min(n_slopes, MOST_MIXED) + 1) / 4
         chances = np.r_[1 - MIXING, MIXING * 0.5 ** mixed[1:] / (0.5 ** mixed[1:]).sum()]
     mixed, weights = np.tile(mixed, len(cloud.weights)), np.outer(cloud.weights, chances).ravel()
     intercepts, slopes, alike = (np.repeat(shares, len(chances)) for shares in cloud[:3])

@@ -48,6 +48,8 @@ LARGEST_QUALITY = 0.999
 STRETCH_SPREAD = 0.5
 # Log-losses are minus a log-likelihood: as much as Σ(y − θᵀx)²/(2σ²) with σ² = ½.
 LOG_LIKELIHOOD = 0.5
+# By how much an own model is held at least, as a share of E‖x‖².
+LEAST_STRENGTH = 1e-6
 # Of the mean squared residual that an agent sees around its anchor, at least this share is taken to
 # be noise that no model explains.
 LEAST_NOISE_SHARE = 0.25
@@ -153,7 +155,7 @@ def finish_around_models(
         anchors, variances, noise = _seen_residuals(problem, own, anchors, variances)
     else:
         noise = LOG_LIKELIHOOD
-    strengths = noise / np.maximum(variances * own.counts, SMALLEST)
+    strengths = np.maximum(noise / np.maximum(variances * own.counts, SMALLEST), own.least_strengths())
     # With no samples of its own an agent takes the anchor, unless 0 is likely to be nearer to the truth.
     is_vague = (anchors**2).sum(axis=1) <= problem.dimension * variances
     is_alone = np.where(own.are_there, strengths <= problem.l2_penalties, is_vague)
@@ -208,6 +210,10 @@ class _OwnSamples:
     def square_lengths(self) -> NDArray[np.float64]:
         """E‖x‖²."""
         return self.means(np.einsum("kj,kj->k", self.features, self.features, dtype=np.float64))
+
+    def least_strengths(self) -> NDArray[np.float64]:
+        """By which a model is held at least, so that it is one: any will do where there are no samples."""
+        return np.where(self.are_there, LEAST_STRENGTH * self.square_lengths(), 1.0)
 
     def lengthening(self, l2: float) -> NDArray[np.float64]:
         """By what factor a model is shorter for a penalty λ: (h + 2λ)/h, h being the mean curvature.

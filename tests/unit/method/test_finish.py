@@ -93,6 +93,24 @@ def test_an_agent_without_samples_takes_its_anchor():
     np.testing.assert_allclose(own[2], anchors[2], atol=1e-8)
 
 
+def test_without_a_penalty_an_agent_without_samples_takes_its_anchor():
+    problem = random_problem(4, loss=Quadratic(), l2=0.0)
+    anchors = np.full((problem.n_agents, problem.dimension), 5.0)
+    empty = np.flatnonzero(problem.population.sample_counts == 0)
+    own = finish_around_models(problem, anchors, np.full(problem.n_agents, 0.1), l2=0.5)
+    assert empty.size
+    np.testing.assert_allclose(own[empty], anchors[empty], atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", [Quadratic(), Huber(1.0)], ids=named)
+def test_one_sample_and_no_penalty_are_held_by_the_least_strength(loss):
+    features, targets = np.array([[0.6, -0.4, 0.2]]), np.array([0.8])
+    problem = Problem(Population.packed(features, targets, np.array([0, 1])), None, Objective(loss, l2=0.0))
+    own = finish_around_models(problem, np.zeros((1, 3)), np.full(1, 1e9), l2=0.5)
+    np.testing.assert_allclose(features @ own[0], targets, rtol=1e-3)
+    assert np.linalg.norm(own) < 2, "the shortest of all that fit has the length .8/‖x‖ = 1.07"
+
+
 @pytest.mark.parametrize("l2", [0.01, 1.0])
 def test_models_that_a_penalty_made_shorter_are_lengthened_again(l2):
     """Local models under that penalty, as certain anchors: features of uniform direction, five seeds."""

@@ -1,5 +1,7 @@
 """How much lies between agents, before anything is asked and after."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -49,3 +51,12 @@ def test_as_much_in_slopes_as_in_intercepts_may_be_a_feature_that_does_not_vary(
 
 def test_noisy_answers_are_hardly_believed():
     assert shares_of(answers(0.9, 0.6, std=2.0)) == pytest.approx(shares_of([]), abs=0.05)
+
+
+def test_many_features_take_no_more_memory():
+    tracemalloc.start()
+    many = shares_of(answers(0.1, 0.02), n_slopes=400)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 150e6
+    assert many == pytest.approx(shares_of(answers(0.1, 0.02), n_slopes=40), rel=1e-9)

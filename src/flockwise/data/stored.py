@@ -148,19 +148,15 @@ class SampleFiles:
 
     @cached_property
     def footers(self) -> NDArray[np.uint8]:
-        return footers_of(self.paths)
-
-
-def footers_of(paths: Iterable[str | Path]) -> NDArray[np.uint8]:
-    """A hash of the sizes of all files and of their footers, which hold bounds of what is in them."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with opened(path), Path(path).open("rb") as stream:
-            size = stream.seek(-FOOTER_END, os.SEEK_END) + FOOTER_END
-            length = int.from_bytes(stream.read(4), "little")
-            stream.seek(-FOOTER_END - length, os.SEEK_END)
-            digest.update(f"\n{size}\n".encode() + stream.read(length))
-    return np.frombuffer(digest.digest(), np.uint8)
+        """A hash of the sizes of all files and of their footers, which hold bounds of what is in them."""
+        digest = hashlib.sha256()
+        for path in self.paths:
+            with opened(path), Path(path).open("rb") as stream:
+                size = stream.seek(-FOOTER_END, os.SEEK_END) + FOOTER_END
+                length = int.from_bytes(stream.read(4), "little")
+                stream.seek(-FOOTER_END - length, os.SEEK_END)
+                digest.update(f"\n{size}\n".encode() + stream.read(length))
+        return np.frombuffer(digest.digest(), np.uint8)
 
 
 def positions_among(labels: pa.Array, found: pa.Array) -> NDArray[np.int64]:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flockwise.errors import GraphError
-from flockwise.files import new_folder
 from flockwise.graph import canonical
 from flockwise.graph.canonical import agent_blocks, checked_edges, distinct_entries, two_weights
 from flockwise.graph.similarity import SimilarityGraph
@@ -57,15 +56,13 @@ class StoredGraph(SimilarityGraph):
 def stored_graph(
     folder: Path, rows: Rows, identity: str, source: GraphSource, names: tuple[str, ...]
 ) -> StoredGraph:
-    """The graph of an edge list. The folder is written, or was by an earlier call for the same list.
+    """The graph of an edge list. The folder is written, or was by another call for the same list.
 
     identity: of the list, equal if it is the same.
     """
     digest = hashlib.sha256("\n".join((identity, *names)).encode()).hexdigest()
     if not folder.exists():
-        with new_folder(folder) as part:
-            _write(part, rows, names)
-            (part / ABOUT).write_text(json.dumps({"made_of": digest, "sizes": _sizes(part)}))
+        _make(folder, rows, names, digest)
     try:
         about = json.loads((folder / ABOUT).read_text())
         made_of, sizes = about["made_of"], about["sizes"]
@@ -90,6 +87,21 @@ def _mapped(file: Path, kind: np.dtype[Any]) -> NDArray[Any]:
     return np.memmap(file, kind, mode="r") if file.stat().st_size else np.empty(0, kind)
 
 
+def _make(folder: Path, rows: Rows, names: tuple[str, ...], digest: str) -> None:
+    """Written in a place of its own: other processes may do the same, and the first of them is used."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent) as own:
+        part = Path(own) / "graph"  # with the rights of other folders; `own` is for this user alone
+        part.mkdir()
+        _write(part, rows, names)
+        (part / ABOUT).write_text(json.dumps({"made_of": digest, "sizes": _sizes(part)}))
+        try:
+            part.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+
+
 def _sizes(folder: Path) -> dict[str, int]:
     return {name: (folder / name).stat().st_size for name in ARRAYS if (folder / name).exists()}
 
@@ -103,13 +115,11 @@ def _write(folder: Path, rows: Rows, names: tuple[str, ...]) -> None:
     degrees = np.zeros(n_agents, np.int64)
     with (folder / "neighbors").open("wb") as neighbors, (folder / "weights").open("wb") as weights:
         for number, agents in enumerate(ranges):
-            file = _range_file(entries, number)
-            with suppress(FileNotFoundError):  # of agents without edges
-                kept = _sorted(np.fromfile(file, ENTRY), names)
+            if expected := int(counts[agents].sum()):
+                kept = _sorted(_shared_out(_range_file(entries, number), expected), names)
                 degrees[agents] = np.bincount(kept["agent"] - agents.start, minlength=len(degrees[agents]))
                 kept["neighbor"].tofile(neighbors)
                 kept["weight"].tofile(weights)
-                file.unlink()
     np.concatenate([[0], np.cumsum(degrees)]).astype(ARRAYS["offsets"]).tofile(folder / "offsets")
 
 
@@ -138,6 +148,15 @@ def _share_out(file: Path, starts: Sequence[int]) -> None:
         for number in np.unique(homes).tolist():
             with _range_file(file, number).open("ab") as stream:
                 found[order[ends[number - 1] if number else 0 : ends[number]]].tofile(stream)
+
+
+def _shared_out(file: Path, expected: int) -> NDArray[Any]:
+    """All entries of a range, whose file then goes."""
+    found = np.fromfile(file, ENTRY)
+    if len(found) != expected:
+        raise GraphError(f"{file}: has {len(found)} entries, and {expected} were written; run it again")
+    file.unlink()
+    return found
 
 
 def _parts(file: Path) -> Iterator[NDArray[Any]]:

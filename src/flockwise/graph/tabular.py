@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from flockwise.data.checks import cell_error
 from flockwise.data.labels import encode_labels, names_of
-from flockwise.data.stored import footers_of, opened, parquet_files
+from flockwise.data.stored import opened, parquet_files
 from flockwise.data.tables import (
     as_table,
     check_present,
@@ -103,7 +104,7 @@ def read_edges(
         rows = _rows_of(_parts_of(file, ends, weight), ends, weight, names)
         found = as_source(source, file.name)
         if folder is not None:
-            identity = f"{footers_of(_parquet_of(file)).tobytes().hex()} {columns}"
+            identity = f"{_content_of(_parquet_of(file))} {columns}"
             return stored_graph(Path(folder), rows, identity, found, names)
         pairs, weights = zip((np.empty((0, 2), np.int32), np.empty(0)), *rows, strict=True)
         edges = np.concatenate(pairs), np.concatenate(weights)
@@ -116,6 +117,15 @@ def _parquet_of(file: Path) -> list[Path]:
     if not _is_parquet(file):
         raise GraphError("folder= is for .parquet files; others are read at once")
     return parquet_files(file)
+
+
+def _content_of(files: Iterable[Path]) -> str:
+    """A hash of all bytes: lists of other weights may have the same sizes and footers."""
+    found = []
+    for file in files:
+        with opened(file), file.open("rb") as stream:
+            found.append(hashlib.file_digest(stream, "sha256").hexdigest())
+    return " ".join(found)
 
 
 def _is_parquet(file: Path) -> bool:

@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +13,9 @@ import pytest
 from tests.unit.graph import limited
 
 from flockwise.errors import GraphError
-from flockwise.graph import read_edges
-from flockwise.graph.stored import StoredGraph
+from flockwise.graph import read_edges, stored
+from flockwise.graph.source import as_source
+from flockwise.graph.stored import StoredGraph, stored_graph
 from flockwise.release.finish import neighbor_mean_variances
 
 NAMES = [f"agent-{k}" for k in range(40)]
@@ -72,6 +75,59 @@ def test_a_list_without_edges_is_a_graph_without_edges(tmp_path):
     write(tmp_path / "edges.parquet", [(0, 1, 0.0)])
     graph = read_edges(tmp_path / "edges.parquet", NAMES, folder=tmp_path / "graph")
     assert (graph.n_agents, graph.n_edges) == (40, 0)
+
+
+@pytest.mark.parametrize("other", ["these edges", "other edges"])
+def test_of_two_that_write_a_graph_at_once_the_first_is_used(other, tmp_path):
+    """The second begins when the first has written its entries, and waits until the first is done."""
+    folder, began, may_go_on, later = tmp_path / "graph", Event(), Event(), []
+    edges = [(np.array([[0, 1], [1, 2]], np.int32), np.ones(2))]
+    source = as_source("edges", "")
+
+    def second():
+        began.set()
+        may_go_on.wait(10)
+        yield from edges
+
+    def first():
+        yield from edges
+        later.append(pool.submit(stored_graph, folder, second(), other, source, tuple(NAMES)))
+        assert began.wait(10)
+
+    with ThreadPoolExecutor() as pool:
+        assert stored_graph(folder, first(), "these edges", source, tuple(NAMES)).n_edges == 2
+        may_go_on.set()
+        if other == "these edges":
+            assert later[0].result().n_edges == 2
+        else:
+            with pytest.raises(GraphError, match="graph holds the graph of other edges"):
+                later[0].result()
+    assert [file.name for file in tmp_path.iterdir()] == ["graph"]
+
+
+def test_entries_that_get_lost_on_the_way_are_missed(tmp_path, monkeypatch):
+    def lossy(entries, starts):
+        share_out(entries, starts)
+        (entries.parent / "entries-1").write_bytes(b"")
+
+    share_out = stored._share_out
+    monkeypatch.setattr(stored, "_share_out", lossy)
+    write(tmp_path / "edges.parquet", listed())
+    with pytest.raises(GraphError, match=r"entries-1: has 0 entries, and \d+ were written"):
+        read_edges(tmp_path / "edges.parquet", NAMES, folder=tmp_path / "graph")
+    assert [file.name for file in tmp_path.iterdir()] == ["edges.parquet"]
+
+
+def test_a_list_with_permuted_weights_is_another_one(tmp_path):
+    """Its files have the same sizes, and the same bounds in their footers."""
+    file, weights = tmp_path / "edges.parquet", np.random.default_rng(0).random(39)
+    write(file, [(0, j + 1, weight) for j, weight in enumerate(weights)])
+    size = file.stat().st_size
+    read_edges(file, NAMES, folder=tmp_path / "graph")
+    write(file, [(0, j + 1, weight) for j, weight in enumerate(weights[::-1])])
+    assert file.stat().st_size == size
+    with pytest.raises(GraphError, match="graph holds the graph of other edges"):
+        read_edges(file, NAMES, folder=tmp_path / "graph")
 
 
 @pytest.mark.parametrize(

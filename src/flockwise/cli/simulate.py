@@ -31,6 +31,7 @@ from flockwise.engine import simulate as run_method
 from flockwise.engine.checkpoint import MANIFEST, remove_checkpoint
 from flockwise.engine.ray.progress import traffic_in_words
 from flockwise.errors import ConfigError, ResumeError
+from flockwise.files import write_whole
 from flockwise.method.base import baselines_beside
 from flockwise.report import Comparison, Page
 from flockwise.results.trajectory import RECORD_FIELDS, Trajectory
@@ -71,7 +72,7 @@ def simulate(
         saved = _saved_run(folder / SAVED_RUN, resume)
         shown = _ShardsShown()
         leaves_models = not getattr(settings.engine, "gather", True)
-        if leaves_models and (folder / MODELS).exists():
+        if leaves_models and (folder / MODELS).exists() and not isinstance(saved, Checkpoint):
             raise ConfigError(f"{folder / MODELS}: holds the models of an earlier run; name another folder")
         engine = _ray_engine(settings.engine, folder, address, shards, shown)
         # Before the data are read.
@@ -83,6 +84,9 @@ def simulate(
         else:
             with step("preparing data, graph and objective"):
                 experiment = build(settings)
+        if leaves_models and (folder / MODELS).exists():
+            # Of the run that goes on, which was killed before it was done with them: they are written anew.
+            shutil.rmtree(folder / MODELS)
         words = f"running {experiment.method.name}"
         with stop_on_interrupt() as stop_wanted, progress_bar(words, "ticks") as progress:
             report = partial(shown.report, progress)
@@ -130,7 +134,8 @@ def _finish_there(run: Trajectory, folder: Path) -> None:
     if run.stopped == "interrupted":
         shutil.rmtree(folder / MODELS)
         return
-    pq.write_table(pa.table({name: run.column(name) for name in RECORD_FIELDS}), folder / RECORDS)
+    records = pa.table({name: run.column(name) for name in RECORD_FIELDS})
+    write_whole(folder / RECORDS, lambda part: pq.write_table(records, part))
     (folder / SAVED_RUN).unlink(missing_ok=True)  # of a run whose place this one takes
     remove_checkpoint(folder / CHECKPOINTS)
 

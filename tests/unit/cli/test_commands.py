@@ -213,17 +213,23 @@ def test_models_stay_with_the_shards(tmp_path, quick, two_shards_here):
         invoke("simulate", quick, "--out", out)
 
 
+def interrupted(out, config, monkeypatch):
+    """A run that Ctrl-C ends at its fourth barrier."""
+    left = iter([False] * 3)
+    with monkeypatch.context() as patched:
+        stop = nullcontext(lambda: next(left, True))
+        patched.setattr(simulate_module, "stop_on_interrupt", lambda: stop)
+        return invoke("simulate", config, "--out", out)
+
+
 @pytest.mark.filterwarnings("ignore::flockwise.errors.FlockwiseWarning")
 def test_a_run_whose_models_stay_with_the_shards_goes_on_where_it_was_interrupted(
     tmp_path, quick, two_shards_here, monkeypatch
 ):
     quick.write_text(STAYING)
     assert invoke("simulate", quick, "--out", tmp_path / "whole").exit_code == 0
-    out, left = tmp_path / "out", iter([False] * 3)
-    with monkeypatch.context() as patched:
-        stop = nullcontext(lambda: next(left, True))
-        patched.setattr(simulate_module, "stop_on_interrupt", lambda: stop)
-        result = invoke("simulate", quick, "--out", out)
+    out = tmp_path / "out"
+    result = interrupted(out, quick, monkeypatch)
     assert result.exit_code == INTERRUPTED
     assert "Saved after " in result.stderr
     assert [file.name for file in out.iterdir()] == ["checkpoints"]
@@ -233,6 +239,51 @@ def test_a_run_whose_models_stay_with_the_shards_goes_on_where_it_was_interrupte
     assert invoke("simulate", quick, "--out", out, "--resume").exit_code == 0
     assert learned(out / "models") == learned(tmp_path / "whole" / "models")
     assert pq.read_table(out / "records.parquet") == pq.read_table(tmp_path / "whole" / "records.parquet")
+
+
+class Killed(Exception):
+    """In place of a signal that nothing can catch."""
+
+
+def killed(*_):
+    raise Killed
+
+
+def no_more_than_half_of_records(table, file, *, write_table=pq.write_table, **options):
+    if "objective" in table.column_names:
+        Path(file).write_bytes(b"PAR1")
+        raise Killed
+    write_table(table, file, **options)
+
+
+@pytest.mark.filterwarnings("ignore::flockwise.errors.FlockwiseWarning")
+def test_a_run_that_was_killed_after_its_models_were_written_goes_on(
+    tmp_path, quick, two_shards_here, monkeypatch
+):
+    quick.write_text(STAYING)
+    assert invoke("simulate", quick, "--out", tmp_path / "whole").exit_code == 0
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(simulate_module, "_finish_there", killed)
+        with pytest.raises(Killed):
+            interrupted(out, quick, monkeypatch)
+    assert (out / "models").is_dir()
+    with pytest.raises(ConfigError, match="checkpoints: holds an interrupted run"):
+        invoke("simulate", quick, "--out", out)
+    with monkeypatch.context() as patched:
+        patched.setattr(pq, "write_table", no_more_than_half_of_records)
+        with pytest.raises(Killed):
+            invoke("simulate", quick, "--out", out, "--resume")
+    assert sorted(file.name for file in out.iterdir()) == ["checkpoints", "models"]
+    with monkeypatch.context() as patched:
+        patched.setattr(simulate_module, "remove_checkpoint", killed)
+        with pytest.raises(Killed):
+            invoke("simulate", quick, "--out", out, "--resume")
+    assert (out / "models").is_dir()
+    assert invoke("simulate", quick, "--out", out, "--resume").exit_code == 0
+    assert learned(out / "models") == learned(tmp_path / "whole" / "models")
+    assert pq.read_table(out / "records.parquet") == pq.read_table(tmp_path / "whole" / "records.parquet")
+    assert list((out / "checkpoints").iterdir()) == []
 
 
 def test_models_of_a_method_without_shards_cannot_stay_there(quick):

@@ -122,7 +122,13 @@ class PersonalizedClassifier(ClassifierMixin, PersonalizedEstimator):
 
     def _listed_codes(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The classes that were listed, and which one each row has. An error shows no label but these."""
-        classes = np.unique(list(self.classes))
+        try:
+            classes = np.unique(list(self.classes))
+        except TypeError:
+            raise ObjectiveError(
+                f"classes must list labels of one kind, all texts or all numbers, got {self.classes!r}; "
+                'give them as in classes=["no", "yes"]'
+            ) from None
         if len(classes) < 2 or (len(classes) > 2 and self.budget is not None):
             raise ObjectiveError(
                 f"classes must list two labels or more, and a private fit takes two, got {self.classes!r}; "

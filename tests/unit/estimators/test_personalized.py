@@ -1,6 +1,7 @@
 """One model per agent from arrays and frames: against scikit-learn, by hand, and inside its tools."""
 
 import io
+import re
 import warnings
 from typing import Any
 
@@ -26,6 +27,7 @@ from flockwise import (
     Quadratic,
     SimilarityGraph,
 )
+from flockwise.errors import ObjectiveError
 from flockwise.estimators.rows import FitRows
 from flockwise.estimators.validation import gain_of
 
@@ -388,6 +390,16 @@ def test_classes_may_be_listed_and_none_of_them_has_to_occur():
     assert set(more.predict(frame)) <= {"no", "yes"}
     with pytest.raises(FlockwiseError, match="two labels or more"):
         PersonalizedClassifier(agent="who", classes=["no", "no"]).fit(frame, labels)
+
+
+@pytest.mark.parametrize("classes", [5, ["no", "yes", None]])
+def test_classes_that_are_no_list_of_labels_are_refused_by_name(classes):
+    frame, y, _ = people(n_agents=5, classes=2)
+    said = (
+        rf'classes must list labels of one kind, .*got {re.escape(repr(classes))}; .*classes=\["no", "yes"\]'
+    )
+    with pytest.raises(ObjectiveError, match=said):
+        PersonalizedClassifier(agent="who", classes=classes).fit(frame, y)
 
 
 def test_a_fit_in_a_terminal_shows_how_far_it_is(monkeypatch):

@@ -1,5 +1,7 @@
 """One function makes every agent: on a disk or in memory, and whatever it may spend."""
 
+import json
+import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from flockwise.objective import Objective
 from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.noise import SecureNoise
 from flockwise.privacy.origin import Origin
+from flockwise.privacy.tracked import worst_of
 from flockwise.release import PointMean
 from flockwise.runtime.participant import AgentDefinition, Participant
 from flockwise.runtime.testing import AgentMemory, ManualTime, MemoryNetwork, SimulatedNoise, define_agents
@@ -80,8 +83,20 @@ def test_an_agent_adds_up_what_its_network_was_made_of():
     said = MemoryWorld(defined(settings, BUDGET)).make("agent0").guarantee  # from what a roster says
     assert "ε = 6, δ = 0.0011" in said
     assert "The total includes what was released before: the graph" in said
+    assert "drawn by a simulation" not in said
     assert "NOT covered" in said
     assert "features of unknown origin" in said.partition("NOT covered")[2]
+
+
+def test_no_roster_has_a_seed_that_draws_noise_again():
+    graph = Origin(
+        "the graph", "released", ((5.0, 5.0), (1e-4, 1e-4)), simulated=True, seeds=frozenset([271828])
+    )
+    settings = replace(PRIVATE, origins=(worst_of([graph, Origin("features", "unknown")]),))
+    assert "271828" not in json.dumps(settings.to_json()) + pickle.dumps(settings).decode("latin1")
+    world = MemoryWorld(defined(settings, BUDGET), noise=lambda number: SecureNoise())
+    said = world.make("agent0").guarantee
+    assert "drawn by a simulation: its noise can be drawn again from its seed" in said
 
 
 class OtherMean(PointMean):

@@ -6,7 +6,7 @@ An agent's own settings (its samples, its budget) are in its own folder and in n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 from flockwise.checks import Count, Positive, check_fields
@@ -49,7 +49,8 @@ class NetworkSettings:
         coordinate descent.
     round_timeout: seconds without a sign of life after which a conversation goes on without a neighbor.
     origins: what the network was made of besides public facts, such as a graph from models: a guarantee adds
-        up what was spent on it, or says that it does not cover it.
+        up what was spent on it, or says that it does not cover it. Seeds are left out: all agents read them,
+        and a seed draws the noise of its release again.
     feature_names: of every agent's samples, in their order; empty where nobody has named them.
     has_intercept: whether the last feature was added and is 1 in every sample.
     """
@@ -68,6 +69,8 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         check_fields(self, NetworkError)
+        without_seeds = tuple(replace(one, parts=(), seeds=frozenset()) for one in self.origins)
+        object.__setattr__(self, "origins", without_seeds)
         if self.objective.max_samples is None:
             raise NetworkError("objective.max_samples: missing; agents on their own know no other cap on m_i")
         if self.is_private and self.protocol is None and self.objective.feature_bound is None:

@@ -38,7 +38,8 @@ class Guarantee:
     data outside the mechanism, or may have been. declared: whose word the sensitivity is, where a part comes
     from another package. against: who learns almost nothing; assumes: what that rests on besides.
     if_all_collude: the least and the largest ε if everybody else colludes, where `against` does not allow
-    that. simulated: whether the noise is pseudo-random. noise_multiplier: standard deviation of the first
+    that. simulated: whether the noise is pseudo-random; simulated_before: whether that of what was released
+    before is. noise_multiplier: standard deviation of the first
     release's noise over its sensitivity, for the least budget; real_multiplier: the same for a real agent,
     which draws integers.
     """
@@ -56,6 +57,7 @@ class Guarantee:
     assumes: tuple[str, ...] = ()
     if_all_collude: Span | None = None
     simulated: bool = True
+    simulated_before: bool = False
     neighboring: str = "one sample of one agent is replaced by any other"
     noise_multiplier: float | None = None
     real_multiplier: float | None = None
@@ -105,6 +107,7 @@ class Guarantee:
             assumes=weaker.assumptions,
             if_all_collude=left,
             simulated=simulated,
+            simulated_before=any(origin.simulated for origin in paid),
             noise_multiplier=None if first is None else first.noise_std,
             real_multiplier=_real_multiplier(plan, dimension),
         )
@@ -186,6 +189,11 @@ class Guarantee:
             yield (
                 "This is a simulation: its noise is pseudo-random and can be drawn again from the seed. "
                 "Real agents draw theirs securely, on a grid."
+            )
+        elif self.simulated_before:
+            yield (
+                "What was released before was drawn by a simulation: "
+                "its noise can be drawn again from its seed."
             )
         if self.noise_multiplier is not None:
             yield self._noise_line(self.noise_multiplier)

@@ -47,7 +47,8 @@ class Origin:
     "unknown" might have been: no guarantee covers either. "released" was paid for.
     spent: the least and the largest ε, and the least and the largest δ, over agents; a guarantee adds it up.
     declared: whose word the sensitivity of what was released is. parts: what it was mixed from, if several.
-    seeds: those that drew its noise in simulations; a run that builds on it needs another one.
+    simulated: whether a simulation drew its noise, which its seed draws again. seeds: those seeds; a run that
+    builds on it needs another one.
     against: from whom what was released is kept. if_all_collude: the least and the largest ε against
     everybody else together, where that is more.
     """
@@ -57,6 +58,7 @@ class Origin:
     spent: Spans | None = None
     declared: tuple[str, ...] = ()
     parts: tuple[Origin, ...] = field(default=(), compare=False, repr=False)
+    simulated: bool = False
     seeds: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     against: Adversary = EVERYONE_ELSE
     if_all_collude: Span | None = None
@@ -72,12 +74,13 @@ class Origin:
         return f"{self.what}, of unknown origin" if unknown else self.what
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in files of models and in rosters."""
+        """As it stands in files of models, and in rosters, which have no seeds."""
         return {
             "what": self.what,
             "status": self.status,
             "spent": self.spent,
             "declared": self.declared,
+            "simulated": self.simulated,
             "seeds": sorted(self.seeds),
             "against": self.against.words,
             "assumes": self.against.assumptions,
@@ -92,6 +95,7 @@ class Origin:
             document["status"],
             spent and (tuple(spent[0]), tuple(spent[1])),
             tuple(document["declared"]),
+            simulated=document["simulated"],
             seeds=frozenset(document["seeds"]),
             against=Adversary(document["against"], tuple(document["assumes"])),
             if_all_collude=left and tuple(left),

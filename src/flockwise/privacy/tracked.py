@@ -24,8 +24,10 @@ class TrackedModels(np.ndarray):
 
     Slices keep it. Of several arrays, `np.stack`, `np.concatenate` and `np.mean` allow what the worst of them
     allows, and add up what was spent on them. All else that NumPy makes is of unknown origin at best: copies,
-    and what other functions compute. What is made of private models stays private, but for numbers, tuples
-    and lists, and what `np.asarray` gives: they know no origin.
+    and results of other functions. Results of private models are private, and so is an array with an origin
+    that they are written into. Nobody knows the origin of numbers, of what `np.asarray` and `tolist` give or
+    NumPy makes of a list or tuple of models, and of the places that the methods `nonzero` and `searchsorted`
+    find.
     agent_names: whose the rows are; the models of a run know it, and what is made of them does not.
     """
 
@@ -42,17 +44,27 @@ class TrackedModels(np.ndarray):
             found.origin = self.origin
         return found
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        _mark_written([self], _made_of([key, value]))
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "at" and isinstance(inputs[0], TrackedModels) and not inputs[0].flags.writeable:
             raise ValueError("assignment destination is read-only")  # some calls of NumPy's would write to it
         result = getattr(ufunc, method)(*_plain(inputs), **_plain(options))
-        out = options.get("out", ())
-        return out[0] if len(out) == 1 else _tracked_array(result, [*inputs, None])
+        written = inputs[:1] if method == "at" else options.get("out", ())
+        made_of = _made_of([inputs, options])
+        _mark_written(written, made_of)
+        if result is not None and len(written) == 1 and isinstance(written[0], TrackedModels):
+            return written[0]
+        return _tracked_result(result, made_of)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result = super().__array_function__(func, types, _plain(args), _plain(kwargs))
         keeps = func in _KEEPERS and len(args) in (1, 2) and kwargs.keys() <= {"axis"}
-        return _tracked_array(result, _leaves(args[0]) if keeps else [*_leaves([args, kwargs]), None])
+        made_of = worst_of([*map(origin_of, _leaves(args[0]))]) if keeps else _made_of([args, kwargs])
+        _mark_written([one for one in _leaves([args, kwargs]) if _is_written(one, result)], made_of)
+        return _tracked_result(result, made_of)
 
 
 def _is_slice(key: Any) -> bool:
@@ -82,10 +94,34 @@ def _leaves(given: Any) -> Iterator[Any]:
         yield given
 
 
-def _tracked_array(result: Any, given: Iterable[Any]) -> Any:
-    """What NumPy computed of what was given."""
-    is_array = isinstance(result, np.ndarray)
-    return tracked(result, worst_of([origin_of(one) for one in given])) if is_array else result
+def _made_of(given: Any) -> Origin | None:
+    """What NumPy computes of it is of unknown origin at best."""
+    return worst_of([*map(origin_of, _leaves(given)), None])
+
+
+def _tracked_result(result: Any, made_of: Origin | None) -> Any:
+    """What NumPy returned, one array or several."""
+    if isinstance(result, np.ndarray):
+        return tracked(result, made_of)
+    if not isinstance(result, list | tuple):
+        return result
+    several = [_tracked_result(one, made_of) for one in result]
+    return type(result)(*several) if hasattr(result, "_fields") else type(result)(several)
+
+
+def _is_written(given: Any, result: Any) -> bool:
+    """Whether a function of NumPy may have written to it: it returned nothing, or the same memory."""
+    if not isinstance(given, TrackedModels) or not given.flags.writeable:
+        return False
+    return result is None or (isinstance(result, np.ndarray) and np.may_share_memory(_plain(given), result))
+
+
+def _mark_written(arrays: Iterable[Any], made_of: Origin | None) -> None:
+    """They hold what was made of it now, and so do the arrays that they are slices of."""
+    for array in arrays:
+        while isinstance(array, TrackedModels):
+            array.origin = worst_of([array.origin, made_of])
+            array = array.base
 
 
 def tracked(models: NDArray[Any], origin: Origin | None) -> TrackedModels:
@@ -127,6 +163,7 @@ def run_origin(method: str, guarantee: Guarantee | None, seeds: Iterable[int] = 
         status,
         guarantee.spent,
         guarantee.declared,
+        simulated=guarantee.simulated or guarantee.simulated_before,
         seeds=frozenset(seeds),
         against=Adversary(guarantee.against, guarantee.assumes),
         if_all_collude=guarantee.if_all_collude,
@@ -163,5 +200,6 @@ def worst_of(origins: list[Origin | None]) -> Origin | None:
     spent = added(part.spent for part in paid if part.spent is not None)
     left = added_if_all_collude((part.spent, part.if_all_collude) for part in paid if part.spent is not None)
     against = weakest(part.against for part in paid)
+    simulated = any(part.simulated for part in parts)
     seeds = frozenset[int]().union(*(part.seeds for part in parts))
-    return Origin(what, worst.status, spent, declared, parts, seeds, against, left)
+    return Origin(what, worst.status, spent, declared, parts, simulated, seeds, against, left)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from flockwise.privacy.ledger import Ledger
 from flockwise.privacy.noise import SecureNoise
 from flockwise.privacy.origin import Adversary, Origin
 from flockwise.privacy.plan import Plan
+from flockwise.privacy.tracked import run_origin
 
 LEAST, MOST = Budget(0.5, 1e-5), Budget(1.0, 1e-5)
 
@@ -238,5 +240,20 @@ def test_two_sums_over_different_agents_name_both_adversaries():
 
 
 def test_an_origin_is_read_back_as_it_was_written():
-    for origin in (FROM_SUMS, GRAPH):
-        assert Origin.from_json(json.loads(json.dumps(origin.to_json()))) == origin
+    for origin in (FROM_SUMS, GRAPH, replace(FROM_SUMS, simulated=True, seeds=frozenset([3, 5]))):
+        again = Origin.from_json(json.loads(json.dumps(origin.to_json())))
+        assert (again, again.seeds) == (origin, origin.seeds)
+
+
+WORDS_FOR_SIMULATED = (
+    "What was released before was drawn by a simulation: its noise can be drawn again from its seed."
+)
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_real_guarantee_says_that_what_was_released_before_was_simulated(simulated, before):
+    made = guarantee([MOST], origins=[replace(FROM_SUMS, simulated=before)], simulated=simulated)
+    assert made.simulated_before == before
+    assert (WORDS_FOR_SIMULATED in made.explain().splitlines()) == (before and not simulated)
+    assert run_origin("cd", made).simulated == (simulated or before)

@@ -105,6 +105,11 @@ class World:
         for pid in output("ip", "netns", "pids", self._space(number)).split():
             kill(int(pid))
 
+    def runs(self, number: int, name: str) -> bool:
+        """Whether a process on a machine calls itself so."""
+        pids = output("ip", "netns", "pids", self._space(number)).split()
+        return any(name.encode() in commandline(int(pid)) for pid in pids)
+
     def close(self) -> None:
         for number in range(self._count):
             self.kill_machine(number)
@@ -133,6 +138,13 @@ def wait_for(condition, seconds: float, what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
         time.sleep(0.05)
+
+
+def commandline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def kill(pid: int) -> None:

@@ -19,7 +19,6 @@ NAMES = (
     "thm2",
     "text",
     "scaling",
-    "prior",
 )
-# What the package adds to the paper; "all" leaves it out.
-BEYOND = ("planner",)
+# What the package adds to the paper, with pages of their own; "all" leaves it out.
+BEYOND = ("prior", "planner")

@@ -12,7 +12,8 @@ import typer
 from rich.table import Table
 
 import experiments
-from experiments.page import VERDICTS, ExperimentSection, Reproduction, is_private, number, place
+from experiments.counted import in_words, of_the_paper
+from experiments.page import ExperimentSection, Reproduction, beside, is_private, number, place, tally
 from experiments.result import Result
 from experiments.scale import Scale
 from experiments.story import numbers_text, tell
@@ -164,21 +165,27 @@ def _print(document: dict[str, Any]) -> None:
     table = _table(document)
     if table.row_count:
         RESULTS.print(table)
+    counted = of_the_paper([document])
+    if counted:
+        RESULTS.print(f"* {tally(counted)}", highlight=False, markup=False)
     RESULTS.print()
 
 
 def _table(document: dict[str, Any]) -> Table:
-    """The rows that have a published value to be judged by; all others are in the files."""
+    """The rows that stand beside a published value; all others are in the files."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("what", "where", "metric"):
         table.add_column(heading)
     for heading in ("paper", "ours", "verdict"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in document["rows"]:
-        if row["verdict"] not in VERDICTS:
+        if not row["verdict"]:
             continue
+        metric = row["metric"]
         kind = row["model"] if is_private(row) else "not private"
-        values = (number(row[key], row["metric"]) for key in ("paper", "ours"))
+        found = in_words(row["verdict"], metric) + (" *" if "value" in row else "")
         where = place(row, document["rows"])
-        table.add_row(f"{row['what']} ({kind})", where, row["metric"], *values, row["verdict"])
+        table.add_row(
+            f"{row['what']} ({kind})", where, metric, number(row["paper"], metric), beside(row), found
+        )
     return table

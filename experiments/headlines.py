@@ -190,12 +190,6 @@ def _scaling(result: Result) -> Headlines:
     )
 
 
-def _prior(result: Result) -> Headlines:
-    learned = {"what": "learned_prior", "metric": "share"}
-    for row in result.where(**learned, epsilon=1.0):
-        yield Headline(f"learned prior, {row.more['data']}, ε = 1: share of a mixed model's gain", row)
-
-
 _PICKS: dict[str, Callable[[Result], Headlines]] = {
     "fig1": _fig1,
     "fig1_paper": _fig1_paper,
@@ -212,5 +206,4 @@ _PICKS: dict[str, Callable[[Result], Headlines]] = {
     "prop1": _prop1,
     "thm2": _thm2,
     "scaling": _scaling,
-    "prior": _prior,
 }

@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from experiments.counted import OUTCOMES, counted, in_words, of_the_paper, outcomes
 from flockwise.files import write_whole
 from flockwise.report.page import templates
 from flockwise.report.theme import Picture, inline_svg
@@ -24,7 +25,6 @@ COMMON = frozenset(
 )
 SIZES = ("agents", "dimension")
 DECIMALS = {"accuracy": 3, "gain": 3, "rmse": 4}
-VERDICTS = frozenset({"holds", "better", "worse"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,25 +43,24 @@ class ExperimentSection:
 
     @property
     def compared(self) -> list[dict[str, str]]:
-        """Rows that have a published value to be judged by."""
-        return [self._shown(row) for row in self.document["rows"] if row["verdict"] in VERDICTS]
+        """The one row of each published value."""
+        return [self._shown(row) for row in of_the_paper([self.document])]
+
+    @property
+    def not_counted(self) -> list[dict[str, str]]:
+        """What else stands beside a published value."""
+        rows = self.document["rows"]
+        return [self._shown(row) for row in rows if row["verdict"] and "value" not in row]
 
     @property
     def others(self) -> list[dict[str, str]]:
-        return [self._shown(row) for row in self.document["rows"] if row["verdict"] not in VERDICTS]
+        return [self._shown(row) for row in self.document["rows"] if not row["verdict"]]
 
     @property
     def tally(self) -> str:
-        """How many published values hold, are beaten, and are missed."""
-        found = [row["verdict"] for row in self.compared]
-        if not found:
-            return "There is no published value to compare with."
-        counts = ", ".join(
-            f"{found.count(word)} {word}" for word in ("holds", "better", "worse") if word in found
-        )
-        return f"{len(found)} published values: {counts}.".replace(" holds", " hold").replace(
-            "1 hold", "1 holds"
-        )
+        """How many published values hold, and how many do not."""
+        found = of_the_paper([self.document])
+        return tally(found) if found else "No published value is judged here."
 
     @property
     def setting(self) -> str:
@@ -79,9 +78,10 @@ class ExperimentSection:
             "where": place(row, self.document["rows"]),
             "metric": metric.replace("_", " "),
             "paper": number(row["paper"], metric),
+            "beside": beside(row),
             "ours": value_and_spread(row),
             "runs": str(row["runs"]),
-            "verdict": row["verdict"],
+            "verdict": in_words(row["verdict"], metric),
         }
 
     @property
@@ -121,6 +121,12 @@ class Reproduction:
             )
         )
 
+    @property
+    def counted(self) -> list[tuple[str, int, list[int]]]:
+        """Of all sections, each published value once; kinds that there are."""
+        found = counted([section.document for section in self.sections])
+        return [line for line in found if line[1]]
+
     def _claims(self, about: str, holds: bool) -> Iterator[tuple[str, str, bool]]:
         """Section, words, and whether they rest on a quick run."""
         for section in self.sections:
@@ -143,6 +149,19 @@ def place(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     more = {key: value for key, value in row.items() if key not in COMMON}
     words = (f"{key.replace('_', ' ')} {_word(value)}" for key, value in (budget | sizes | more).items())
     return ", ".join(words)
+
+
+def beside(row: Mapping[str, Any]) -> str:
+    """Ours as it stands beside a published value: accuracies on noisy test labels, as verdicts are made."""
+    return number(row.get("noisy", row["ours"]), row["metric"])
+
+
+def tally(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Of rows that reproduce one published value each."""
+    words = dict(zip(OUTCOMES, ("hold", "ours higher", "ours lower", "cannot be compared"), strict=True))
+    found = dict(zip(OUTCOMES, outcomes(rows), strict=True))
+    counts = ", ".join(f"{found[outcome]} {words[outcome]}" for outcome in OUTCOMES if found[outcome])
+    return f"Published values, each counted once: {len(rows)}; {counts}."
 
 
 def number(value: float | None, metric: str) -> str:

@@ -8,11 +8,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from experiments.counted import counted, in_words, of_the_paper
 from experiments.gist import gist
 from experiments.headlines import headlines
 from experiments.page import number, value_and_spread
 from experiments.published import VALUES
-from experiments.result import LABEL_NOISE, NOT_COMPARABLE, REWARDS, Result
+from experiments.result import LABEL_NOISE, Result
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -123,47 +124,12 @@ def _in_short(documents: Sequence[Document]) -> str:
         "| | values | hold | ours higher | ours lower | cannot be compared |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    rows = _of_the_paper(documents)
-    for kind in (*KINDS, "all"):
-        found = [row for row in rows if kind in ("all", kind_of(row))]
-        shown = [in_words(row["verdict"], row["metric"]) for row in found]
-        counts = (shown.count(word) for word in ("holds", "higher", "lower", NOT_COMPARABLE))
-        lines.append(f"| {kind} | {len(found)} | {' | '.join(map(str, counts))} |")
-    left = len(VALUES) - len(rows)
+    for kind, values, outcomes in counted(documents):
+        lines.append(f"| {kind} | {values} | {' | '.join(map(str, outcomes))} |")
+    left = len(VALUES) - len(of_the_paper(documents))
     if left:
         lines.append(f"\n{left} of the {len(VALUES)} published values have no row yet.")
     return "\n".join(lines) + "\n"
-
-
-# Rows of published values, by how much of their noise is printed.
-KINDS = (
-    "without privacy",
-    "zero models, before any noise",
-    "a private start, released in our way",
-    "Figure 4, by a formula of ours",
-    "noise as printed",
-)
-
-
-def kind_of(row: Mapping[str, Any]) -> str:
-    if row.get("epsilon") is None:
-        return KINDS[0]
-    figure, _, what = row["value"].partition(": ")
-    if what.endswith("start"):
-        return KINDS[1] if figure == "2a" else KINDS[2]
-    return KINDS[3] if figure == "4" else KINDS[4]
-
-
-def in_words(verdict: str, metric: str) -> str:
-    """What it says of ours, and not of who is better: a baseline that is better is no success."""
-    if verdict not in ("better", "worse"):
-        return verdict
-    return "higher" if (verdict == "better") == (metric in REWARDS) else "lower"
-
-
-def _of_the_paper(documents: Sequence[Document]) -> list[Mapping[str, Any]]:
-    """The one row of each published value."""
-    return [row for document in documents for row in document["rows"] if "value" in row]
 
 
 def _values(documents: Sequence[Document]) -> str:
@@ -175,7 +141,7 @@ def _values(documents: Sequence[Document]) -> str:
         "| figure: value | paper | ours | clean | |",
         "|---|--:|--:|--:|---|",
     ]
-    for row in _of_the_paper(documents):
+    for row in of_the_paper(documents):
         metric, clean = row["metric"], ""
         ours, error = row["ours"], (row.get("sd") or 0.0) / math.sqrt(row["runs"])
         if "noisy" in row:

@@ -19,7 +19,8 @@ def reproduce(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="fig1 fig2a fig2b fig2c fig3 fig4 table1 prop1 thm2 scaling prior, or all; planner.",
+            help="fig1 fig1_paper fig2a fig2b fig2c fig2c_paper larger_box fig3 fig4 table1 table1_paper "
+            "prop1 thm2 text scaling, or all of them; prior and planner go beyond the paper.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The folder for NAME.json, the pictures and report.html.")],

@@ -33,6 +33,7 @@ from flockwise.graph import SimilarityGraph
 from flockwise.net.node import Obstacle
 from flockwise.objective import Objective
 from flockwise.results.tuning import ChosenTradeoff
+from flockwise.runtime import overview
 from flockwise.runtime.metrics import AgentStatus, HostStatus
 from flockwise.runtime.moving import move_out
 from flockwise.runtime.overview import agents_in, crowded_doors
@@ -315,6 +316,12 @@ def test_an_agent_that_has_not_started_is_shown_with_its_budget(tmp_path):
     assert not any(agent["is_private"] for agent in agents_in(tmp_path / "plain"))
 
 
+@pytest.fixture
+def no_rush(monkeypatch):
+    """A status that was just written stays fresh, however long a busy machine takes to read it."""
+    monkeypatch.setattr(overview, "FRESH_FOR", 3600.0)
+
+
 def flockwise_status(folder):
     return CliRunner().invoke(app, ["network", "status", str(folder)], catch_exceptions=False).output
 
@@ -335,6 +342,7 @@ def flockwise_status(folder):
         (AgentStatus("ann", phase=Phase.FAILED, obstacle="no samples"), "refused because no samples"),
     ],
 )
+@pytest.mark.usefixtures("no_rush")
 def test_states_are_words_for_people(tmp_path, status, state):
     make_network(tmp_path / "net")
     written = HostStatus("rooms", "ann", 1, time.time(), (status,))
@@ -355,6 +363,18 @@ def test_an_agent_elsewhere_and_one_that_has_moved_out_are_not_down(tmp_path):
     }
 
 
+@pytest.mark.usefixtures("no_rush")
+def test_an_agent_that_has_no_neighbor_left_says_so(tmp_path):
+    make_network(tmp_path / "net")
+    for name in ("bob", "cy"):
+        remove_agent(tmp_path / "net", name)
+    written = HostStatus("rooms", "ann", 1, time.time(), (AgentStatus("ann", phase=Phase.WAITING),))
+    (tmp_path / "net" / "agents" / "ann" / "state" / "status.json").write_bytes(msgspec.json.encode(written))
+    states = {agent["name"]: agent["state"] for agent in agents_in(tmp_path / "net")}
+    assert states == {"ann": "waiting: it has no neighbor", "dee": "down"}
+
+
+@pytest.mark.usefixtures("no_rush")
 def test_status_says_at_whose_port_a_crowd_waits(tmp_path):
     make_network(tmp_path / "net")
     written = HostStatus("rooms", "ann", 1, time.time(), (), door="open to neighbors")
@@ -445,6 +465,7 @@ def test_a_folder_that_is_gone_hides_no_newer_roster(tmp_path):
     ("days", "state", "words"),
     [(-1, "expired", "has ended"), (6.55, "waiting", "ends in 6.5 days"), (40, "waiting", None)],
 )
+@pytest.mark.usefixtures("no_rush")
 def test_status_tells_when_a_certificate_ends(tmp_path, days, state, words):
     make_network(tmp_path / "net")
     now = time.time()

@@ -197,8 +197,12 @@ def move(
     """Change an agent's address. Its neighbors dial the new one as soon as they have their new rosters."""
     from flockwise.deploy.changes import move_agent
 
-    move_agent(folder, name, address)
-    say(f"Agent {name} is at {address}. Neighbors on this machine take that over within seconds.")
+    plan = move_agent(folder, name, address)
+    host = plan.places[plan.number(name)].host
+    if host == name:
+        say(f"Agent {name} is at {address}. Neighbors on this machine take that over within seconds.")
+    else:
+        say(f"Agent {name} is at {address} once it runs by itself; now {host} runs it, at its own address.")
     _say_what_to_carry(folder)
 
 

@@ -38,10 +38,13 @@ def agents_in(folder: Path) -> list[dict[str, Any]]:
     is_private = plan.network_settings.is_private
     hosts = {place.name: place.host for place in plan.places}
     expired = {host for host, end in ends_in(folder).items() if end <= now}
+    lonely = plan.lonely
     entries = []
     for name in plan.members:
         status, agent = latest.get(name) or (None, _before_the_start(folder, name))
         state = "expired" if hosts[name] in expired else _state(folder / AGENTS_FOLDER / name, status, agent)
+        if name in lonely and state == Phase.WAITING:
+            state = "waiting: it has no neighbor"
         entries.append(_entry(state, status, agent) | {"is_private": is_private})
     return entries
 

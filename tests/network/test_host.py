@@ -248,7 +248,9 @@ def test_a_full_disk_silences_its_agent_and_no_other(tmp_path, make_host):
     assert heard > 2  # it still listens
 
 
-def test_a_newer_roster_is_put_into_effect_and_an_older_one_is_not(tmp_path, make_host):
+def test_a_newer_roster_is_put_into_effect_and_an_older_one_is_not(tmp_path, make_host, monkeypatch):
+    monkeypatch.setattr("flockwise.runtime.host.ROSTER_PERIOD", 3600.0)  # it refreshes its link as often
+
     async def main():
         host, nodes = make_host(PATH)
         async with host:
@@ -282,16 +284,21 @@ def test_rosters_are_looked_for_while_it_runs(tmp_path, make_host, monkeypatch):
     run(main)
 
 
-def test_an_agent_that_was_changed_from_outside_is_looked_at(make_host):
+def test_an_agent_that_was_changed_from_outside_is_looked_at(make_host, monkeypatch):
+    for gap in ("WRITING_GAP", "GREETING_GAP"):  # nor would these wake it
+        monkeypatch.setattr(f"flockwise.net.node.{gap}", 3600 * SECOND)
+
     async def main():
         host, nodes = make_host()
         for node in nodes.values():
             node.agent._clock = PoissonClock(1e-6)  # it would not wake again in this test
         async with host:
+            await until(lambda: len(nodes["ben"].greeted_by) == 2)
+            await until(lambda: all(node.greeted_by for node in nodes.values()))
             before = nodes["anna"].agent.updates
             nodes["anna"].agent.next_tick = RealTime().now()
             host.look_at("anna")
-            await until(lambda: nodes["anna"].agent.updates > before, seconds=0.9)
+            await until(lambda: nodes["anna"].agent.updates > before)
 
     run(main)
 
@@ -353,10 +360,13 @@ def test_status_says_what_was_left_out_and_who_comes_and_goes(make_host):
             await until(lambda: anna.agent.updates > updates)
             return host.take_status().agents[0]
 
+    began = time.monotonic()
     status = run(main)
+    took = time.monotonic() - began
     assert status.flapping == 1
     assert "flapping" not in status.dropped
-    assert 2 * RATE <= status.ticks_skipped <= 4 * RATE
+    # Of 4 seconds a moment is caught up; a busy machine may leave out more by itself.
+    assert 2 * RATE <= status.ticks_skipped <= (3 + took) * RATE
 
 
 def test_a_change_of_phase_that_cannot_be_takes_the_agent_out(tmp_path, make_host):

@@ -455,6 +455,8 @@ class TestEnemies:
             world = LoopbackHosts(tmp_path, HOSTS)
             async with hostile_south(world) as (links, agents, session):
                 await self.speak(session, host="south", agent="ben")
+                await until(lambda: links["north"].dropped("anna").total() >= 40)
+                await asyncio.sleep(QUIET)
                 return agents["anna"].heard(), agents["anna"].up(), links["north"].dropped("anna")
 
         heard, up, dropped = run(main)
@@ -469,9 +471,11 @@ class TestEnemies:
                 for sender in ("ben", "carl", "nobody"):
                     for i in range(500):
                         session.put(keys_of("south").greeting(sender, f"ghost{i}"), b"boo")
+                inbox = session_of(links["north"]).inbox
                 await until(lambda: links["north"].traffic.messages_in >= 100)
                 await asyncio.sleep(QUIET)
-                return set(links["north"]._dropped), len(session_of(links["north"]).inbox)
+                await until(lambda: not len(inbox))
+                return set(links["north"]._dropped), len(inbox)
 
         assert run(main) == (set(), 0)
 

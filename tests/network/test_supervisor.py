@@ -43,7 +43,7 @@ def write_status(host, written_at, pid=1):
 
 
 def watch_until(watching, enough):
-    """What it says until that is enough, or for ten seconds."""
+    """What it says until that is enough, or for a minute."""
     said = []
 
     def say(words):
@@ -51,7 +51,7 @@ def watch_until(watching, enough):
         if enough(words):
             watching._stopping.set()
 
-    timer = threading.Timer(10, watching._stopping.set)
+    timer = threading.Timer(60, watching._stopping.set)
     timer.start()
     watching.watch(say)
     timer.cancel()

@@ -30,11 +30,13 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba import njit, types
+from numba import config, njit, types
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
+
+from flockwise.errors import FlockwiseError, SimulationError
 
 PACKAGE = __name__.partition(".")[0]
 # The versions of these are part of every name, or their code is never inlined into ours.
@@ -47,6 +49,16 @@ CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
 
 # Called once, before this process compiles for the first time.
 on_first_compilation: Callable[[], None] | None = None
+
+
+def nothing_compiles() -> FlockwiseError | None:
+    """What to tell a user who has switched the compiler off; None if it is on."""
+    if not config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+        return None
+    return SimulationError(
+        "NUMBA_DISABLE_JIT is set, and this needs compiled code: unset it; engine='reference' runs methods "
+        "without privacy uncompiled"
+    )
 
 
 def compiled(**options: Any) -> Callable[[FunctionType], Any]:

@@ -29,11 +29,27 @@ print(value, sum(one.is_start for _, one in compiled.buffer))
 REORDERED = """
 import numpy as np
 from numba.core import event
-from flockwise.objective.passes import longest_row
+from flockwise.objective.passes import add_scaled
 
 with event.install_recorder("numba:compile") as compiled:
-    longest_row(np.ones((1, 2)))
+    add_scaled(2.0, np.ones(2), np.ones(2))
 print(sum(one.is_start for _, one in compiled.buffer))
+"""
+
+# Runs two methods on the reference engine, and one on the cpu engine.
+SWITCHED_OFF = """
+import numpy as np, flockwise as fw
+
+task = fw.linear_classification(6, 3, seed=0)
+problem = fw.Problem(task.train, fw.angular_graph(task.targets), fw.Objective(feature_bound=1.0))
+private = fw.CoordinateDescent(privacy=fw.PrivateUpdates(fw.Budget(1.0, 1e-5), 2))
+plain = fw.CoordinateDescent()
+for method, engine in ((plain, "reference"), (plain, "cpu"), (private, "reference")):
+    try:
+        run = fw.simulate(problem, method, engine=engine, **({} if method is private else {"updates": 2}))
+        print(engine, np.isfinite(run.models).all())
+    except fw.FlockwiseError as error:
+        print(engine, error)
 """
 
 LOSS = """
@@ -81,7 +97,7 @@ class Home:
             **environment,
         }
         answer = subprocess.run(
-            [sys.executable, "-c", program], env=settings, capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", program], env=settings, capture_output=True, text=True, timeout=600
         )
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
@@ -170,6 +186,15 @@ def test_a_user_without_a_home_goes_without_a_cache(monkeypatch):
 
 def unknown_home() -> Path:
     raise RuntimeError("Could not determine home directory.")
+
+
+def test_runs_that_need_compiled_code_say_so_where_it_is_switched_off(home: Home):
+    """Methods without privacy run uncompiled on the reference engine."""
+    last = home.output(SWITCHED_OFF, NUMBA_DISABLE_JIT="1").splitlines()
+    assert last[0] == "reference True"
+    assert [line.partition(":")[0] for line in last[1:]] == [
+        f"{engine} NUMBA_DISABLE_JIT is set, and this needs compiled code" for engine in ("cpu", "reference")
+    ]
 
 
 def test_a_loss_that_is_written_in_a_script_works_and_is_not_kept(home: Home):

@@ -51,6 +51,20 @@ def test_every_file_of_the_package_that_the_documents_name_exists():
     assert {path for path in named if not any(file.endswith(f"/{path}") for file in files)} == set()
 
 
+def test_the_page_on_architecture_has_the_layers_that_are_checked():
+    """In their order, from the most basic one on; those side by side in any order."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (contract,) = (one for one in settings["contracts"] if one["type"] == "layers")
+    checked = [set(layer.split(" | ")) for layer in reversed(contract["layers"])]
+    _, _, page = (ROOT / "docs" / "architecture.md").read_text().partition("## The layers")
+    table = page.partition("\n## ")[0]
+    told = [name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in cell.split(", ")]
+    for layer in checked:
+        assert {name.strip("`") for name in told[: len(layer)]} == layer
+        told = told[len(layer) :]
+    assert not told
+
+
 def blocks(page):
     return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
 

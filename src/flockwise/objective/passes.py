@@ -39,15 +39,6 @@ def add_scaled(factor, source, target):
         target[j] += factor * source[j]
 
 
-@compiled(parallel=True, fastmath=FREE_ORDER)
-def longest_row(rows):
-    """The largest ‖x‖₂."""
-    largest = 0.0
-    for row in prange(rows.shape[0]):
-        largest = max(largest, dot(rows[row], rows[row]))
-    return math.sqrt(largest)
-
-
 # One agent. `features` and `targets` are its own samples; `model` has shape (outputs, features).
 
 

@@ -25,8 +25,6 @@ from flockwise.privacy.origin import Origin
 if TYPE_CHECKING:
     from flockwise.graph.similarity import SimilarityGraph
 
-# Of the samples of a large simulation; those of one agent are fewer.
-NUMBERS_WORTH_A_COMPILER = 1 << 22
 _DEPENDS_ON_TRADEOFF = ("pulls", "step_sizes", "block_smoothness", "fingerprint")
 
 

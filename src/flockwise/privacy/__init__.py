@@ -1,4 +1,4 @@
-"""Differential privacy on its own: imports nothing of Flockwise but errors, randomness and the registry."""
+"""Differential privacy on its own: of Flockwise it imports errors, randomness and a few small tools."""
 
 from flockwise.privacy.accounting import ACCOUNTANTS, Accountant, calibrate
 from flockwise.privacy.budget import Budget, Budgets, default_delta

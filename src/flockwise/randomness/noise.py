@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload, register_jitable
 
-from flockwise.code_cache import compiled
+from flockwise.code_cache import compiled, nothing_compiles
 from flockwise.randomness.clocks import BLOCK_SHIFT, NOISE
 from flockwise.randomness.philox import philox
 
@@ -202,7 +202,7 @@ class KNormSampler(NamedTuple):
 
 def draw_noise(sampler, seed, agent, number, size, out):
     """Fill out[:size] with the sampler's standard noise; `out` has room for padded(size) numbers."""
-    raise NotImplementedError("compiled code only")
+    raise nothing_compiles() or NotImplementedError("compiled code only")
 
 
 @overload(draw_noise)

@@ -145,10 +145,8 @@ def test_penalties_that_are_still_to_be_chosen_are_refused_when_they_are_needed(
         _ = problem.l2_penalties
 
 
-@pytest.mark.parametrize("numbers", [0, 1000], ids=["compiled", "plain"])
-def test_longer_samples_are_scaled_in_what_is_exchanged(make_problem, monkeypatch, numbers):
+def test_longer_samples_are_scaled_in_what_is_exchanged(make_problem):
     """A refusal would leak that there is a longer one; directions and targets stay."""
-    monkeypatch.setattr(problems, "NUMBERS_WORTH_A_COMPILER", numbers)
     problem = make_problem(Logistic(), feature_bound=1.0)
     own, shown = problem.population, problem.exchanged
     before, after = (np.linalg.norm(each.features, axis=1) for each in (own, shown))
@@ -171,11 +169,9 @@ def test_eq_2_is_on_the_samples_that_are_exchanged(make_problem):
     assert value != CollaborativeObjective(make_problem(Logistic())).value(models)
 
 
-@pytest.mark.parametrize("numbers", [0, 1000], ids=["compiled", "plain"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_samples_within_the_bound_are_exchanged_as_they_are(make_problem, monkeypatch, dtype, numbers):
+def test_samples_within_the_bound_are_exchanged_as_they_are(make_problem, dtype):
     """Those that were scaled to the bound before count as within it, in the precision of the data."""
-    monkeypatch.setattr(problems, "NUMBERS_WORTH_A_COMPILER", numbers)
     problem = make_problem(Logistic())
     population = problem.population.astype(dtype)
     assert Problem(population, problem.graph).exchanged is population

@@ -2,11 +2,13 @@
 
 from typing import ClassVar
 
+from flockwise.code_cache import nothing_compiles
 from flockwise.engine.base import ENGINES, Engine, Run, RunAtOnce, RunSettings, Starts, State, show_solved
 from flockwise.engine.cpu.descent import DescentRun
 from flockwise.engine.cpu.meetings import MeetingsRun
 from flockwise.engine.reference.rounds import run_rounds
 from flockwise.engine.reference.sums import add_up_at_once
+from flockwise.errors import FlockwiseError
 from flockwise.method.rules import Descent, Meetings, Rounds, Solved
 
 __all__ = ["CpuEngine", "DescentRun"]
@@ -30,6 +32,9 @@ class CpuEngine(Engine):
         Meetings: MeetingsRun,
         Rounds: converse,
     }
+
+    def missing(self) -> FlockwiseError | None:
+        return nothing_compiles()
 
 
 ENGINES.register(CpuEngine())

@@ -113,7 +113,7 @@ def _ratings(result: Result) -> str:
     )
     return (
         f"On MovieLens-100K, with features and graph taken as public, released models have an RMSE of {ours} "
-        f"at ε = {epsilons}. Published are {paper}."
+        f"at ε = {epsilons} and the paper's δ. Published are {paper}."
     )
 
 

@@ -14,6 +14,7 @@ from experiments.headlines import headlines
 from experiments.page import number, value_and_spread
 from experiments.published import VALUES
 from experiments.result import LABEL_NOISE, Result
+from experiments.synthetic import BOX
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -34,7 +35,8 @@ Every number comes from the files beside the page, in [reproduction/](reproducti
 
 - **By the paper's protocol** a value is made with its noise as printed, its tuning, the last models and noisy
   test labels. Every published value that we read off has exactly one such row, and it alone is counted. (The
-  two methods of Figure 1 have one start, and 91 to 100 points of Figure 3 stand for 90 to 100.)
+  two methods of Figure 1 have one start, its objective is the unit of all others there, and 91 to 100 points
+  of Figure 3 stand for 90 to 100.)
 - **What the paper leaves open** is our choice: how far points reach "around the origin" ([−1, 1]^p), which
   weights are negligible, that targets are 0 beyond two coordinates, how the private start is released, the
   constant vector of Figure 2 (a) (zeros) and ADMM's ρ. The first decides most: [larger boxes](#larger_box)
@@ -112,15 +114,19 @@ def _in_short(documents: Sequence[Document]) -> str:
     held = {
         about: [claim["holds"] for claim in claims if claim["about"] == about] for about in ("paper", "ours")
     }
+    in_our_box = sum(
+        claim["about"] == "paper" and not claim["holds"] and claim["words"].startswith(f"On points of {BOX}")
+        for claim in claims
+    )
     sentences = gist([Result.from_document(document) for document in documents])
     lines = [
         "## In short\n",
         *(f"- {sentence}" for sentence in sentences),
         *([""] if sentences else []),
         f"Of {len(held['paper'])} claims of the paper that were checked, {sum(held['paper'])} hold and "
-        f"{len(held['paper']) - sum(held['paper'])} do not. Of {len(held['ours'])} claims of ours, "
-        f"{sum(held['ours'])} hold. The published values, each counted once, by the paper's protocol and on "
-        "points of [−1, 1]^p:\n",
+        f"{len(held['paper']) - sum(held['paper'])} do not; {in_our_box} of those that do not are said of "
+        f"points of {BOX}. Of {len(held['ours'])} claims of ours, {sum(held['ours'])} hold. The published "
+        f"values, each counted once, by the paper's protocol and on points of {BOX}:\n",
         "| | values | hold | ours higher | ours lower | cannot be compared |",
         "|---|--:|--:|--:|--:|--:|",
     ]
@@ -215,7 +221,8 @@ Not everything here was settled before its result was known:
 - *Graphs*: published values were first judged on all three graphs, each figure on the one that we had run it
   on. All are now on the medium one.
 - *Larger boxes*: that points may reach farther than 1 was thought of after the runs on [−1, 1]^p had missed
-  the private curves. The factor 20 was tried after a sweep of 1, 3, 10, 30 and 100.
+  the private curves. The factor 20 was tried after a sweep of 1, 3, 10, 30 and 100. It is the one that comes
+  nearest to Figure 2 (c), on other instances: 18 of the 22 values that it is judged on chose it.
 - *The gain of a private start* was first asked for at all. It held by .003 of accuracy and less, and by
   .0002 of the objective and less. The paper calls its gain significant, so the claims now ask for a
   point of accuracy and a hundredth of the objective.
@@ -253,6 +260,23 @@ It changed:
   own figure (errata, № 17).
 - *Smaller things*: the authors' later code is no longer cited for the sparse graph; what was tuned, and on
   which labels a number is, is said where it stands.
+
+A third reading took every sentence about the paper beside its text. It changed:
+
+- *Figures 2 (b) and 2 (c)* have two accuracies for one start, ε and p, and the one that is tuned is lower. No
+  page had said it (errata, № 18).
+- *Figure 1*: "the published objective falls as ours" is true of coordinate descent and not of ADMM. ADMM's
+  first rise had no row.
+- *The clip of Table 1*: 10 and never tuned, which the page did not say. The paper's remark about it fits a
+  clip in L2 (errata, № 2).
+- *The private start* is judged in our way of releasing it, and its claims now say so.
+- *The claims that do not hold* were counted without saying how many are about points of [−1, 1]^p.
+- *The factor 20* had been chosen by the values that it is judged on.
+- *Supplement C* refers to Eq. (1) for the models that it sums (errata, № 14). Figure 2 (c) has .815 and not
+  "about .81" (№ 16). Secure computation is an alternative to noise for the paper, too, and not only a
+  complement.
+- *The report in HTML* counted every number that stands beside a published one, and put accuracies on clean
+  labels beside published ones. It counts values, on noisy labels.
 """
 
 

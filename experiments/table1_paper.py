@@ -151,7 +151,8 @@ def story(result: Result) -> str:
         "where. The number of updates is tuned on a fifth of each training set, as in the paper, and the "
         "clip in L1 with it, there by the error of the averages, also where the last models are shown. "
         f"Errors are for ε = {epsilons} (published {paper}). {' '.join(parts)} The paper "
-        "does not name the norm of its clip; it refers to one in L2. The grid of updates was "
+        f"clips at {PRINTED_CLIP:g} and does not tune it, nor do the runs as printed. It does not name the "
+        "norm of its clip, and refers to one in L2. The grid of updates was "
         f"{grid}. {_edges(result.rows)} None of these has a guarantee: ratings are centred by the user's "
         "mean."
     )

@@ -465,7 +465,7 @@ def step_epsilon_by_theorem_1(total_epsilon, updates):
 
 
 def test_the_private_accuracies_of_figure_2c_need_less_noise_than_theorem_1(synthetic_task):
-    """At μ = 0.04, with ‖∇ℓ‖₁ ≤ 1 and the noise of Theorem 1, p = 100 and ε = 1 give chance, not .84.
+    """At μ = 0.04, with ‖∇ℓ‖₁ ≤ 1 and the noise of Theorem 1, p = 100 and ε = 1 give chance, not .85.
 
     That is the best of 1, 2, 4 and 8 updates per agent on clean labels, for points of [−1, 1]^p and of
     [−10, 10]^p. Without clipping, so that nothing is guaranteed, it stays below .70 on the first, and

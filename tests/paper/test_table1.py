@@ -31,10 +31,13 @@ from experiments.ratings_release import (
     release_twice,
 )
 from experiments.ratings_rule import CHOICES, PublicView, Rule, Twin, climb
+from experiments.ratings_tuned import PRINTED_CLIP
 from experiments.result import Result, Row
 from experiments.scale import Scale
 from experiments.workbook import Workbook
 
+from flockwise.data.movielens import load_movielens
+from flockwise.data.ratings import ratings_task
 from flockwise.graph import knn_graph
 from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.privacy.budget import Budget
@@ -303,6 +306,20 @@ def test_private_models_are_as_good_as_promised(
         row = result.find(what="private", source="als", model=model, delta=delta, epsilon=epsilon)
         assert row.runs == 5
         assert row.ours <= limit
+
+
+@pytest.mark.paper
+@needs_movielens
+def test_few_gradients_are_longer_than_the_printed_clip_in_l2_and_many_in_l1() -> None:
+    """At zero models: "almost never clipped" (supplement D) fits a clip in L2, see docs/errata.md, № 2."""
+    train = ratings_task(load_movielens(), seed=6).train
+    slopes = 2 * np.abs(train.targets)
+    shares = {
+        norm: float((slopes * np.linalg.norm(train.features, norm, axis=1) > PRINTED_CLIP).mean())
+        for norm in (1, 2)
+    }
+    assert shares[2] < 0.01
+    assert shares[1] == pytest.approx(0.25, abs=0.03)
 
 
 @pytest.mark.paper

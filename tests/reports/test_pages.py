@@ -132,13 +132,17 @@ def test_search_leaves_the_agents_whose_name_has_the_words(browser, report):
 def test_the_table_repeats_what_the_runs_say(browser, report, comparison):
     browser.open(report)
     alone, together = (100 * comparison.agent_scores(name) for name in ("local", "collaborative"))
-    shown = [numbers(column(browser, place)) for place in (1, 2, 3)]
+    shown = [numbers(column(browser, place)) for place in (1, 2, 3, 4)]
     assert shown[0] == comparison.problem.population.sample_counts.tolist()
     assert shown[1] == pytest.approx(alone, abs=0.051)
     assert shown[2] == pytest.approx(together, abs=0.051)
-    assert numbers(
-        column(browser, -1 + browser.run("document.querySelectorAll('#agents thead th').length"))
-    ) == pytest.approx(together - alone, abs=0.051)
+    assert shown[3] == pytest.approx(together - alone, abs=0.051)
+
+
+def test_the_gain_of_an_agent_stands_right_beside_its_scores(browser, report):
+    browser.open(report)
+    heads = browser.run("[...document.querySelectorAll('#agents thead button')].map((e) => e.textContent)")
+    assert heads[:5] == ["agent", "samples", "alone", "collaborative", "difference"]
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])

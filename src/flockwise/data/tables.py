@@ -19,6 +19,8 @@ from flockwise.data.population import Population
 from flockwise.errors import DataError
 
 SUFFIXES = (".csv", ".parquet")
+# What pandas calls an index without a name; a person never put it there.
+UNNAMED = "__index_level_"
 
 
 def read_table(file: Path, text_columns: Iterable[str] = ()) -> pa.Table:
@@ -122,7 +124,7 @@ def check_present(table: pa.Table, columns: Iterable[str], role: str = "") -> No
         found = table.column_names.count(column)
         if found == 0:
             wanted = f" for the {role}" if role else ""
-            available = quoted(table.column_names)
+            available = quoted([name for name in table.column_names if not name.startswith(UNNAMED)])
             raise DataError(f"there is no column {column!r}{wanted}; the columns are {available}")
         if found > 1:
             raise DataError(f"column {column!r} occurs {found} times; rename or drop the others")

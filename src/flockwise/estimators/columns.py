@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeAlias
@@ -52,7 +52,8 @@ def agent_column(frame: Any, agent: str) -> pa.ChunkedArray:
 def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return np.array([text_of(value) for value in column.to_pylist()], dtype=object)
+        shown = _interval_text(kind.value_type) or text_of
+        return np.array([shown(value) for value in column.to_pylist()], dtype=object)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     elif pa.types.is_null(kind):
@@ -69,6 +70,15 @@ def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
         row = int(np.argmax(np.isinf(numbers)))
         raise DataError(f"column {name!r}, row {row + 1}: infinite value; replace it or drop the row")
     return numbers
+
+
+def _interval_text(kind: Any) -> Callable[[Any], str | None] | None:
+    """How pandas writes the intervals of pandas.cut; None for values of another kind."""
+    if getattr(kind, "extension_name", None) != "pandas.interval":
+        return None
+    left = "[" if kind.closed in ("left", "both") else "("
+    right = "]" if kind.closed in ("right", "both") else ")"
+    return lambda value: None if value is None else f"{left}{value['left']}, {value['right']}{right}"
 
 
 def text_of(value: Any) -> str | None:

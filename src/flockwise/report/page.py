@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -108,8 +109,8 @@ def _spread(values: np.ndarray) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """With "ε = 1" on one line."""
-    return text.replace(" = ", "\u00a0=\u00a0")
+    """With "ε = 1" and "1e-05" on one line each."""
+    return re.sub(r"(?<=\de)-(?=\d)", "\u2011", text.replace(" = ", "\u00a0=\u00a0"))
 
 
 def _as_set(value: Any) -> str:

@@ -182,7 +182,7 @@ def gain_on_graph(comparison: Comparison, targets: Floats | None = None) -> Pict
     if found is None:
         return None
     method, gains = found
-    title = f"Who gains: {comparison.label(method, comparison.shown_model(method))} against local"
+    title = f"Who gains: “{comparison.label(method, comparison.shown_model(method))}” against local"
     unit = "points of accuracy" if comparison.metric == "accuracy" else "RMSE"
     if comparison.metric == "accuracy":
         gains = 100 * gains

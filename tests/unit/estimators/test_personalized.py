@@ -327,6 +327,25 @@ def test_categories_are_the_same_as_text_and_as_numbers_and_new_ones_are_counted
     assert caught[0].filename == __file__
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_intervals_of_a_cut_column_are_written_as_pandas_writes_them(right):
+    frame, y, _ = people(n_agents=6)
+    frame["size"] = pd.cut(frame["a"], [-10.0, 4.5, 6.0, 20.0], right=right)
+    model = PersonalizedRegressor(agent="who", inner_folds=0).fit(frame, y)
+    named = [name.removeprefix("size=") for name in model.coef_frame_.columns if "size=" in name]
+    assert len(named) == 2
+    assert set(named) < set(map(str, frame["size"].cat.categories))
+    as_text = frame.assign(size=frame["size"].astype(str))
+    np.testing.assert_array_equal(model.predict(as_text), model.predict(frame))
+
+
+def test_an_error_names_the_columns_that_a_person_put_there():
+    frame, y, _ = people(n_agents=6)
+    shuffled = frame.sample(frac=1, random_state=0)
+    with pytest.raises(FlockwiseError, match=r"the columns are 'who', 'a', 'b'$"):
+        PersonalizedRegressor(agent="whom").fit(shuffled, y)
+
+
 def test_categories_that_were_rare_in_fit_are_not_new():
     frame, y, _ = people(n_agents=10)
     frame["kind"] = ["rare", *["a", "b"] * len(y)][: len(y)]

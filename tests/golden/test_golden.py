@@ -7,6 +7,9 @@ import json
 import pytest
 
 from flockwise.method import METHODS
+from flockwise.objective import LOSSES
+from flockwise.privacy import MECHANISMS
+from flockwise.release import STATISTICS
 from tests.golden.cases import SEEDS, cases
 from tests.golden.freeze import FILE, differences, kept
 
@@ -26,6 +29,15 @@ def test_every_registered_method_has_a_frozen_run_with_and_without_privacy():
     wanted = {(one.name, False) for one in METHODS if not one.needs_privacy}
     wanted |= {(one.name, True) for one in METHODS if one.privacy is not None}
     assert wanted <= frozen
+
+
+def test_every_registered_loss_mechanism_and_statistic_has_a_frozen_run():
+    methods = [case.method for case in CASES.values()]
+    statistics = {method.statistic for method in methods if hasattr(method, "statistic")}
+    mechanisms = {one.privacy.mechanism for one in methods if hasattr(one.privacy, "mechanism")}
+    assert {case.problem.loss.name for case in CASES.values()} >= set(LOSSES.names)
+    assert mechanisms | {one.mechanism for one in statistics} >= set(MECHANISMS.names)
+    assert {one.name for one in statistics} >= set(STATISTICS.names)
 
 
 @pytest.mark.parametrize("name", CASES)

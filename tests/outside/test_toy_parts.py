@@ -48,7 +48,7 @@ TOY_NOISE = 'mechanism = "toy_noise"\naccountant = "kov"'
 NOT_OURS = "Sensitivity as declared by toy_parts: it was not checked by Flockwise."
 
 
-def outside(*arguments: str, cwd: Path = ROOT, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+def outside(*arguments: str, cwd: Path = ROOT, timeout: float = 900) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
@@ -131,7 +131,7 @@ def test_without_the_package_its_names_are_unknown(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 1
     assert 'objective.loss: got "toy_hinge"; allowed:' in done.stderr

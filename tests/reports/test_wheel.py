@@ -46,7 +46,7 @@ def run(tmp_path_factory, folder):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=600,
         )
 
     return run_there

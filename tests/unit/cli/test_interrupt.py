@@ -72,7 +72,7 @@ def interrupt(folder, *options, after):
     wait_for(process, "preparing")  # what comes next is the run
     time.sleep(after)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 130, errors
     assert "flockwise simulate long.toml --out out --resume" in errors
     assert [path.name for path in (folder / "out").iterdir()] == ["run.npz"]
@@ -90,7 +90,7 @@ def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(folder):
     assert 0 < interrupted.final.ticks < 6_000
 
     resumed = start("simulate", "long.toml", "--out", "out", "--resume", "--no-baselines", cwd=folder)
-    output, errors = resumed.communicate(timeout=300)
+    output, errors = resumed.communicate(timeout=600)
     assert resumed.returncode == 0, errors
     assert "collaborative" in output
     assert "Traceback" not in errors
@@ -110,7 +110,7 @@ def test_a_second_ctrl_c_stops_at_once(folder):
     for _ in range(2):
         time.sleep(1)
         process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "press Ctrl-C again to stop at once" in errors
     assert "Traceback" not in errors

@@ -114,4 +114,4 @@ def test_a_file_is_no_folder(tmp_path):
 def test_the_command_loads_neither_compiler_nor_plotter():
     heavy = ("numba", "matplotlib", "dp_accounting")
     code = f"import sys, flockwise.cli.plan; sys.exit(any(name in sys.modules for name in {heavy}))"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

@@ -14,7 +14,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,6 +34,7 @@ pytestmark = [
 
 REPOSITORY = Path(__file__).parents[2]
 KILLED = -signal.SIGKILL
+OUT_OF_TIME = -signal.SIGPROF
 RANDOM_KILLS = 200
 LINES_OF_A_FEW_RELEASES = 500
 
@@ -72,7 +72,15 @@ class Stage:
         self._agents += 1
         return self._agents
 
-    def start(self, agent: int, *, updates: int, kill_at: int | None = None, bug: str | None = None) -> int:
+    def start(
+        self,
+        agent: int,
+        *,
+        updates: int,
+        kill_at: int | None = None,
+        kill_after: float | None = None,
+        bug: str | None = None,
+    ) -> int:
         return self._order(
             "start",
             {
@@ -81,6 +89,7 @@ class Stage:
                 "updates": updates,
                 "pipe": self._pipe,
                 "kill_at": kill_at,
+                "kill_after": kill_after,
                 "bug": bug,
             },
         )
@@ -175,18 +184,15 @@ def kill_at_every_line(
 
 
 def kill_at_random(stage: Stage, kills: int, *, updates: int, seed: int) -> tuple[int, int]:
-    """Let agents live for random times until so many were killed; (releases, agents) at the end."""
+    """Let agents compute for random times until so many were killed; (releases, agents) at the end."""
     randomness = random.Random(seed)
     agents = [stage.new_agent()]
     while kills:
-        process = stage.start(agents[-1], updates=updates)
-        time.sleep(randomness.uniform(0, 0.03))
-        os.kill(
-            process, signal.SIGKILL
-        )  # it waits for its parent, if it has ended: the number is still its own
-        ended = stage.wait(process)
+        # Not 0: that would never end it.
+        ended = stage.live(agents[-1], updates=updates, kill_after=randomness.uniform(1e-6, 0.015))
+        assert ended in (0, OUT_OF_TIME)
         delivered = stage.check(agents[-1], updates)
-        kills -= ended == KILLED
+        kills -= ended == OUT_OF_TIME
         if len(delivered) == updates:
             agents.append(stage.new_agent())
     for agent in agents:

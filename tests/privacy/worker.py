@@ -1,7 +1,8 @@
 """One life of a real agent: open the ledger, send the last release again, go on until the plan is spent.
 
 It may be told to kill itself before the n-th line of code that it runs, in Flockwise's privacy package or in
-this file: so a test can end it at every boundary between two steps without a word of it in the package.
+this file: so a test can end it at every boundary between two steps without a word of it in the package. Or
+the system kills it once it has computed for so long: a busy machine makes its life longer, and not poorer.
 """
 
 from __future__ import annotations
@@ -36,11 +37,24 @@ def plan(updates: int) -> Plan:
     return Plan.fitting(BUDGET, "gaussian", updates, accountant="zcdp", on_grid=True)
 
 
-def live(agent: int, folder: str, updates: int, pipe: int, kill_at: int | None, bug: str | None) -> int:
-    """The code with which the life ends, if it is let."""
+def live(
+    agent: int,
+    folder: str,
+    updates: int,
+    pipe: int,
+    kill_at: int | None,
+    kill_after: float | None,
+    bug: str | None,
+) -> int:
+    """The code with which the life ends, if it is let.
+
+    kill_after: the system ends it (SIGPROF) when it has had a processor for so many seconds.
+    """
     mine = plan(updates)  # before the first line that counts: it is the same in every life
     if kill_at is not None:
         _die_at_line(kill_at)
+    if kill_after is not None:
+        signal.setitimer(signal.ITIMER_PROF, kill_after)
     try:
         _live(agent, folder, mine, pipe, bugs.BUGS[bug]())
     except LedgerError as error:

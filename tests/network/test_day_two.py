@@ -496,9 +496,9 @@ def test_running_agents_take_new_settings_up_together_and_learn_by_them(tmp_path
 
 
 def rotate(folder, net):
-    """From the request to the authority's answer."""
+    """From the request to the authority's answer, and what that says."""
     flockwise("agent", "rotate", folder)
-    flockwise("network", "rotate", net, folder / "request.json")
+    return flockwise("network", "rotate", net, folder / "request.json")
 
 
 def key_in(folder, name):
@@ -512,7 +512,7 @@ def public_key_of(net, neighbor, name):
 
 def test_a_device_gets_new_keys_that_never_leave_it(net, device):
     before, old, state = public_key_of(net, "ann", "eve"), key_in(device, "eve"), read(device / "state")
-    rotate(device, net)
+    assert "Carry each folder" in rotate(device, net)
     new = (device / "keys" / "eve.key").read_bytes()
     assert not any(new.strip() in content for content in read(net).values())
     with pytest.raises(NetworkError, match="its keys are changed; first: flockwise agent accept"):
@@ -528,7 +528,7 @@ def test_a_device_gets_new_keys_that_never_leave_it(net, device):
 def test_an_agent_of_a_gateway_gets_new_keys(net):
     (host,) = host_together(net, 1)
     before = public_key_of(net, "ann", "bob")
-    rotate(net / "agents" / "bob", net)
+    assert "Carry each folder" not in rotate(net / "agents" / "bob", net), "its folder is here"
     assert HostFolder.read(host).identity.public_keys["bob"] == public_key_of(net, "ann", "bob") != before
     host_together(net, 0)
     assert HostFolder.read(net / "agents" / "bob").name == "bob"

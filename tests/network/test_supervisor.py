@@ -11,7 +11,8 @@ import pytest
 
 from flockwise.errors import NetworkError
 from flockwise.runtime import supervisor
-from flockwise.runtime.metrics import HostStatus
+from flockwise.runtime.metrics import AgentStatus, HostStatus
+from flockwise.runtime.phases import Phase
 from flockwise.runtime.supervisor import LOOKS_IN_VAIN, Supervisor
 
 HANGS = "import time; time.sleep(600)"
@@ -35,10 +36,10 @@ def programs(tmp_path, monkeypatch):
     return found
 
 
-def write_status(host, written_at, pid=1):
+def write_status(host, written_at, pid=1, agents=()):
     state = host / "state"
     state.mkdir(parents=True, exist_ok=True)
-    status = HostStatus("net", host.name, pid, written_at, ())
+    status = HostStatus("net", host.name, pid, written_at, agents)
     (state / "status.json").write_bytes(msgspec.json.encode(status))
 
 
@@ -92,6 +93,16 @@ def test_one_process_that_ends_is_said_and_the_others_are_up(tmp_path, programs)
         assert watching.wait_until_up() == {"south": "its process ended at once: no samples"}
         said = watch_until(watching, lambda words: "started again" in words)
     assert said[-1] == "south ended with code 1; it is started again"
+
+
+def test_agents_that_were_removed_are_not_counted_when_a_budget_is_spent(tmp_path, programs):
+    spent = AgentStatus("ann", epsilon_total=1.0, phase=Phase.DONE)
+    agents = (spent, AgentStatus("bob", phase=Phase.REMOVED), AgentStatus("cy", phase=Phase.LEARNING))
+    with Supervisor(tmp_path) as watching:
+        watching.start([tmp_path / "north"])
+        write_status(tmp_path / "north", 1.0, agents=agents)
+        said = watch_until(watching, lambda words: "Budget" in words)
+    assert said == ["Budget spent: ann. 1 of 2 agents send nothing more, and still listen."]
 
 
 def test_it_is_an_error_if_no_process_is_up(tmp_path, programs):

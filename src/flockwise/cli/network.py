@@ -239,7 +239,7 @@ def _say_what_to_carry(folder: Path) -> None:
     """To the devices elsewhere, after a change."""
     from flockwise.deploy.network_plan import DEVICES_FOLDER
 
-    if (folder / DEVICES_FOLDER).is_dir():
+    if any((folder / DEVICES_FOLDER).glob("*")):
         say(f"Carry each folder in {folder / DEVICES_FOLDER} to the device of that agent, and there:")
         say("    flockwise agent accept FOLDER NAME")
 

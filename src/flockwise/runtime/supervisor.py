@@ -18,6 +18,7 @@ from flockwise.deploy.folder import STATE_FOLDER
 from flockwise.errors import NetworkError
 from flockwise.files import write_text
 from flockwise.runtime.overview import few, read_status
+from flockwise.runtime.phases import Phase
 
 LOCK_NAME: Final = "up.lock"
 PID_NAME: Final = "up.pid"
@@ -109,6 +110,7 @@ class Supervisor:
         """Once for each agent; they go on listening, and learn for their owners."""
         statuses = [read_status(child.host) for child in self._children]
         agents = [agent for status in statuses if status is not None for agent in status.agents]
+        agents = [agent for agent in agents if agent.phase is not Phase.REMOVED]
         new = [agent.name for agent in agents if agent.is_spent and agent.name not in known]
         if not new:
             return

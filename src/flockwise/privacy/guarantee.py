@@ -186,10 +186,9 @@ class Guarantee:
         for package in self.declared:
             yield f"Sensitivity as declared by {package}: it was not checked by Flockwise."
         if self.simulated:
-            yield (
-                "This is a simulation: its noise is pseudo-random and can be drawn again from the seed. "
-                "Real agents draw theirs securely, on a grid."
-            )
+            yield "This is a simulation: its noise is pseudo-random and can be drawn again from the seed."
+            if self.real_multiplier is not None:
+                yield "Real agents draw theirs securely, on a grid."
         elif self.simulated_before:
             yield (
                 "What was released before was drawn by a simulation: "

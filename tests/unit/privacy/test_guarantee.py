@@ -180,6 +180,7 @@ def test_the_noise_stated_for_a_simulation_is_that_of_its_plan(kind):
     if kind not in WITH_INTEGERS:
         assert made.real_multiplier is None
         assert "there is no such noise for real agents" in made.explain()
+    assert ("Real agents draw theirs securely" in made.explain()) == (kind in WITH_INTEGERS)
 
 
 @every_integer_version

@@ -8,6 +8,7 @@ import pytest
 
 from flockwise.method import METHODS
 from flockwise.objective import LOSSES
+from flockwise.objective.losses import loss_name
 from flockwise.privacy import MECHANISMS
 from flockwise.release import STATISTICS
 from tests.golden.cases import SEEDS, cases
@@ -35,7 +36,7 @@ def test_every_registered_loss_mechanism_and_statistic_has_a_frozen_run():
     methods = [case.method for case in CASES.values()]
     statistics = {method.statistic for method in methods if hasattr(method, "statistic")}
     mechanisms = {one.privacy.mechanism for one in methods if hasattr(one.privacy, "mechanism")}
-    assert {case.problem.loss.name for case in CASES.values()} >= set(LOSSES.names)
+    assert {loss_name(case.problem.loss) for case in CASES.values()} >= set(LOSSES.names)
     assert mechanisms | {one.mechanism for one in statistics} >= set(MECHANISMS.names)
     assert {one.name for one in statistics} >= set(STATISTICS.names)
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
+from experiments.result import LABEL_NOISE
 from flockwise.report.theme import INK
 
 WIDTH = 9.2
@@ -18,6 +19,11 @@ PUBLISHED = "published (read off the figure)"
 
 def percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+
+
+def on_clean_labels(accuracies: Mapping[Any, float]) -> dict[Any, float]:
+    """Published accuracies, which fit noisy test labels, as they would be on clean ones."""
+    return {place: (value - LABEL_NOISE) / (1 - 2 * LABEL_NOISE) for place, value in accuracies.items()}
 
 
 def published_points(axes: Axes, points: Mapping[Any, float], colour: str) -> None:

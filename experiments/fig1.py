@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from experiments import published
-from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.drawing import WIDTH, legend, on_clean_labels, percent, published_points
 from experiments.published import AGENTS
 from experiments.race import (
     CLOSE,
@@ -34,8 +34,8 @@ CAPTION = (
     "Test accuracy from the local models on (p = 100), mean over instances. ADMM for every penalty ρ tried, "
     "the best of them drawn thick; its vectors counted as they are (4 an iteration, solid) and as the "
     "published curves imply (8, dashed). Dotted: within .005 of the accuracy at the optimum, where both "
-    "methods end. Published points are those of the paper's one ADMM curve, whose ρ is not given; they stand "
-    "beside the graph with as many neighbors as its curves imply."
+    "methods end. Published points, as they would be on clean labels, are those of the paper's one ADMM "
+    "curve, whose ρ is not given; they stand beside the graph with as many neighbors as its curves imply."
 )
 
 GRAPHS: tuple[Graph, ...] = ("dense", "medium", "sparse")
@@ -242,8 +242,9 @@ def picture(result: Result) -> Figure:
                 axes.axhline(close, color=INK, linestyle=":", linewidth=1)
             if graph == PAPER_GRAPH:
                 for method, colour in (("cd", GREEN), ("admm", VERMILION)):
-                    published_points(row[0], published.FIG1_BY_ITERATIONS[method]["accuracy"], colour)
-                    published_points(row[1], published.FIG1_BY_VECTORS[method]["accuracy"], colour)
+                    by_iterations, by_vectors = published.FIG1_BY_ITERATIONS, published.FIG1_BY_VECTORS
+                    published_points(row[0], on_clean_labels(by_iterations[method]["accuracy"]), colour)
+                    published_points(row[1], on_clean_labels(by_vectors[method]["accuracy"]), colour)
             title = f"{graph} graph, {result.settings[f'{graph} graph: neighbors']:.0f} neighbors"
             row[0].set_title(f"{title}, by iterations")
             row[1].set_title(f"{title}, by vectors")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from experiments import published
-from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.drawing import WIDTH, legend, on_clean_labels, percent, published_points
 from experiments.lowpass import solve_lowpass
 from experiments.noisy_descent import NOT_PRIVATE, noisy_descent, weakened
 from experiments.private_runs import DIVISOR, START_EPSILON, WEAKENED, published_start
@@ -39,7 +39,7 @@ CAPTION = (
     "budget, low-pass smoothing over many hops, and own models by a silent finish; dotted, purely local "
     "models with an L1 penalty, which send nothing and profit from targets that are 0 beyond two "
     f"coordinates. Right: private coordinate descent with {WEAKENED}, which protects nobody (lines), and "
-    "with the noise that its guarantee takes (dashed)."
+    "with the noise that its guarantee takes (dashed). Circles: published, as they would be on clean labels."
 )
 
 EPSILONS = (1.05, 0.55, 0.15)
@@ -309,9 +309,9 @@ def picture(result: Result) -> Figure:
         for axes in (honest, without):
             for what in ("local", "collaborative"):
                 _line(axes, result.where(what=what), COLOURS[what])
-                published_points(axes, published.FIG2C[what], COLOURS[what])
+                published_points(axes, on_clean_labels(published.FIG2C[what]), COLOURS[what])
             for epsilon in EPSILONS:
-                published_points(axes, published.FIG2C[epsilon], COLOURS[epsilon])
+                published_points(axes, on_clean_labels(published.FIG2C[epsilon]), COLOURS[epsilon])
             axes.set_xlabel("dimension p")
         _line(honest, result.where(what="local_l1"), ORANGE, ":")
         for epsilon in EPSILONS:

@@ -9,10 +9,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments import published
-from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.drawing import WIDTH, legend, on_clean_labels, percent, published_points
 from experiments.noisy_descent import NOT_PRIVATE
 from experiments.published import AGENTS, DELTA, FIG3_SIZES, fig2c_value, fig3_value
-from experiments.result import LABEL_NOISE, PAPER_RUNS, Claim, Result, Row, Variant, summary
+from experiments.result import PAPER_RUNS, Claim, Result, Row, Variant, summary
 from experiments.scale import Scale
 from experiments.synthetic import BOX, PAPER_GRAPH, best_tradeoff
 from experiments.tradeoff import QUICK, TUNING_INSTANCES
@@ -324,11 +324,7 @@ def picture(result: Result) -> Figure:
             for epsilon, colour in COLOURS.items():
                 rows = [r for r in _of(result.rows, kind, "last") if r.epsilon == epsilon]
                 axes.plot([r.dimension for r in rows], [r.ours for r in rows], color=colour)
-                clean = {
-                    p: (value - LABEL_NOISE) / (1 - 2 * LABEL_NOISE)
-                    for p, value in published.FIG2C[epsilon].items()
-                }
-                published_points(axes, clean, colour)
+                published_points(axes, on_clean_labels(published.FIG2C[epsilon]), colour)
             axes.set_title(WORDS[kind])
         for axes in grid[2:]:
             axes.set_xlabel("dimension p")

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from experiments import published
-from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.drawing import WIDTH, legend, on_clean_labels, percent, published_points
 from experiments.noisy_descent import NOT_PRIVATE
 from experiments.published import AGENTS, DELTA, fig4_value
 from experiments.result import PAPER_RUNS, Claim, Result, Row, summary
@@ -29,9 +29,9 @@ TITLE = "Figure 4: local models under local privacy"
 CAPTION = (
     "Accuracy of purely local models, on clean labels, by the dimension of the data. Every point is "
     "perturbed before anything is learned. Dashed: Laplace noise of scale 2/ε on every feature and labels as "
-    "they are, which comes near the published curves and is not private. Lines: Laplace noise on the "
-    "features and "
-    "randomized response on the label, half of ε each; dotted: normal noise within (ε, e⁻⁵) instead."
+    "they are, which comes near the published values at p = 100 and is not private. Lines: Laplace noise on "
+    "the features and randomized response on the label, half of ε each; dotted: normal noise within (ε, e⁻⁵) "
+    "instead. Circles: published, as they would be on clean labels."
 )
 
 EPSILONS = (1.0, 0.5, 0.1)
@@ -222,7 +222,7 @@ def picture(result: Result) -> Figure:
         axes = figure.subplots()
         local = result.where(what="local")
         axes.plot([r.dimension for r in local], [r.ours for r in local], color=ORANGE)
-        published_points(axes, published.FIG4[None], ORANGE)
+        published_points(axes, on_clean_labels(published.FIG4[None]), ORANGE)
         for epsilon, colour in COLOURS.items():
             for what, style in (
                 ("noisy_features", "--"),
@@ -231,7 +231,7 @@ def picture(result: Result) -> Figure:
             ):
                 rows = result.where(what=what, epsilon=epsilon)
                 axes.plot([r.dimension for r in rows], [r.ours for r in rows], color=colour, linestyle=style)
-            published_points(axes, published.FIG4[epsilon], colour)
+            published_points(axes, on_clean_labels(published.FIG4[epsilon]), colour)
         axes.set(xlabel="dimension p", ylabel="test accuracy", ylim=(0.47, 1.0))
         percent(axes)
         entries = [("no privacy", {"color": ORANGE})]

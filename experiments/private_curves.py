@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.drawing import WIDTH, legend, percent, published_points
+from experiments.drawing import WIDTH, legend, on_clean_labels, percent, published_points
 from experiments.noisy_descent import NOT_PRIVATE
 from experiments.private_runs import (
     CLIP,
@@ -31,7 +31,7 @@ from experiments.private_runs import (
     measure_others,
 )
 from experiments.published import AGENTS, DELTA, FIG2B, FIG2C, fig2_value
-from experiments.result import LABEL_NOISE, Claim, Curve, Result, Row, summary
+from experiments.result import Claim, Curve, Result, Row, summary
 from experiments.scale import Scale
 from experiments.synthetic import BOX
 from experiments.tradeoff import chosen_tradeoff
@@ -280,8 +280,8 @@ def picture(result: Result, paper: Mapping[str, Mapping[int, float]]) -> Figure:
                     curve = result.curve(f"{kind} {updates} {metric}")
                     axes.plot(curve.x, curve.y, color=COLOURS[updates])
                     if metric == "accuracy":
-                        clean = (paper[metric][updates] - LABEL_NOISE) / (1 - 2 * LABEL_NOISE)
-                        published_points(axes, {updates * AGENTS: clean}, COLOURS[updates])
+                        point = on_clean_labels({updates * AGENTS: paper[metric][updates]})
+                        published_points(axes, point, COLOURS[updates])
             axes_column[0].set_title(title)
             axes_column[1].set_xlabel("updates of all agents together")
         grid[0, 0].set(ylabel="objective, zero models = 1", ylim=(0.6, 2.6))

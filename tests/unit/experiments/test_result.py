@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+from experiments.drawing import on_clean_labels
 from experiments.result import Claim, Curve, Result, Row, summary, verdict
 
 
@@ -41,6 +42,12 @@ def row(**changes):
 )
 def test_a_verdict_follows_from_the_numbers(metric, paper, ours, sd, runs, expected):
     assert verdict(metric, paper, ours, sd, runs) == expected
+
+
+def test_published_accuracies_are_drawn_on_clean_labels():
+    on_clean = on_clean_labels({100: 0.815})[100]
+    assert row(ours=on_clean).as_published == pytest.approx(0.815)
+    assert on_clean == pytest.approx(0.85)
 
 
 def test_what_cannot_be_compared_is_not_judged():

@@ -12,7 +12,7 @@ from flockwise.engine import ENGINES, Conditions, RunSettings, simulate
 from flockwise.errors import SimulationError
 from flockwise.graph import SimilarityGraph
 from flockwise.method import CoordinateDescent, GossipADMM, ModelPropagation, PrivateUpdates
-from flockwise.objective import Problem
+from flockwise.objective import Problem, Quadratic
 from flockwise.privacy.budget import Budget
 
 pytestmark = [
@@ -105,9 +105,21 @@ def test_a_run_stops_after_so_many_ticks():
     assert gpu.stopped == "ticks"
 
 
-def test_a_queue_that_is_too_small_for_a_step_takes_shorter_ones(monkeypatch):
-    monkeypatch.setattr("flockwise.engine.gpu.descent.TURNS_AN_AGENT", -126)  # 16 turns for 8 agents
+@pytest.mark.parametrize(("bound", "value"), [("TURNS_AN_AGENT", -126), ("MOST_TURNS", 16)])
+def test_a_queue_that_is_too_small_for_a_step_takes_shorter_ones(bound, value, monkeypatch):
+    """16 turns for 8 agents."""
+    monkeypatch.setattr(f"flockwise.engine.gpu.descent.{bound}", value)
     both(small(), CoordinateDescent(), time=4.0, record_every=4.0)
+
+
+def test_a_loss_without_a_slope_in_triton_is_refused_by_name():
+    class Hinge(Quadratic):
+        name = "hinge"
+
+    with pytest.raises(
+        SimulationError, match="engine 'gpu' has no slope for loss 'hinge', only for logistic"
+    ):
+        simulate(small(loss=Hinge()), CoordinateDescent(), engine="gpu", updates=1)
 
 
 def test_what_the_engine_cannot_do_is_refused_by_name():

@@ -44,8 +44,9 @@ from flockwise.method.rules import Descent, LocalData, StoredData
 from flockwise.privacy.mechanisms import Norm
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
-# For how many ticks of an agent the queue has room.
+# For how many ticks of an agent the queue has room, and for how many of all: 32 bits number a turn.
 TURNS_AN_AGENT = 16
+MOST_TURNS = 1 << 30
 AGENTS_A_PROGRAM = 32
 INT32_MAX = int(np.iinfo(np.int32).max)
 
@@ -168,7 +169,7 @@ def layout_of(rule: Descent, form: Form, programs: int) -> Layout:
         "plans": ArrayShape((1 if noise is None else n,), torch.int32),
         "sensitivities": ArrayShape((1 if noise is None else n,), torch.float64),
         "tail_sums": ArrayShape((1, 1) if noise is None else (n, form.SIZE), torch.float64),
-        "queue": ArrayShape((TURNS_AN_AGENT * n + 1024,), torch.int32),
+        "queue": ArrayShape((min(TURNS_AN_AGENT * n + 1024, MOST_TURNS),), torch.int32),
         "counters": ArrayShape((64,), torch.int32),
         "sums": ArrayShape((1 if form.TILES else programs, form.STRIDE), number),
     }

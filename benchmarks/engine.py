@@ -32,6 +32,9 @@ from flockwise.randomness.clocks import NEVER
 REPEATS = 5
 PLANNED_UPDATES = 4
 READ_BYTES = 1 << 30
+# So few that their samples stay in the cache of one core: 0.4 MB with 100 features.
+AGENTS_IN_CACHE = 16
+UPDATES_IN_CACHE = 4000
 SEED = 1
 ROOT = Path(__file__).resolve().parents[1]
 # Read by the matrix libraries of NumPy and by numba when they are loaded, and never again.
@@ -54,6 +57,8 @@ MEANINGS: Mapping[str, str] = {
     "numpy_updates_per_second": "of the NumPy loop",
     "one_thread_updates_per_second": "of the engine, in the same turns",
     "one_thread_bandwidth_share": "of the best plain read by one thread in these turns",
+    "one_thread_share_of_samples": "the same of reading samples alone, in the pieces and order of a sweep",
+    "one_thread_share_in_cache": "the same of agents so few that they stay in cache: what computing allows",
     "private_updates_per_second": "Gaussian, by all threads, median of the runs",
     "private_cost_ratio": "seconds of a private update in those of a plain one",
     "one_thread_private_cost_ratio": "the same on one thread, in processor time, median of turns",
@@ -84,6 +89,24 @@ def read(numbers):
     for k in range(numbers.shape[0]):
         total += numbers[k]
     return total
+
+
+@njit(nogil=True, fastmath=REORDER)
+def read_samples(numbers, offsets, agents):
+    total = numbers.dtype.type(0)
+    for agent in agents:
+        total += read(numbers[offsets[agent] : offsets[agent + 1]])
+    return total
+
+
+def samples_bandwidth(population, apart: int, clock: Callable[[], float]) -> float:
+    """Bytes a second of reading all samples, in each pass those of agents that are so far `apart`."""
+    numbers, offsets = population.features.reshape(-1), population.offsets * population.features.shape[1]
+    read_samples(numbers, offsets, np.arange(1))
+    started = clock()
+    for first in range(apart):
+        read_samples(numbers, offsets, np.arange(first, population.n_agents, apart))
+    return numbers.nbytes / (clock() - started)
 
 
 def machine_bandwidth(numbers, threads: int, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -162,8 +185,8 @@ def wake_order(table, next_ticks, until: int):
 
 
 def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[float, ...]]:
-    """Updates a second of the NumPy loop and of the engine on the same wake-ups, bytes a second read, and
-    plain and private updates a second.
+    """Updates a second of the NumPy loop and of the engine on the same wake-ups, bytes a second read, plain
+    and private updates a second, and bytes a second of samples read as in a sweep and of updates in cache.
 
     By turns and in processor time: whatever else goes on in the machine matters less.
     """
@@ -175,6 +198,8 @@ def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[flo
     wakers = wake_order(table, clocks[1], until)
     descent = CoordinateDescent().prepare(problem, SEED).rule
     private = private_descent(problem, PLANNED_UPDATES)
+    few = benchmark_problem(max(AGENTS_IN_CACHE, 2 * degree), dimension, degree)
+    in_cache = CoordinateDescent().prepare(few, SEED).rule
     numbers = problem.population.features.reshape(-1)
     clock = time.process_time
     return [
@@ -184,6 +209,8 @@ def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[flo
             machine_bandwidth(numbers, 1, clock),
             engine_rate(descent, PLANNED_UPDATES, NEVER - 1, 1, clock),
             engine_rate(private, PLANNED_UPDATES, NEVER - 1, 1, clock),
+            samples_bandwidth(problem.population, degree + 1, clock),
+            engine_rate(in_cache, UPDATES_IN_CACHE, NEVER - 1, 1, clock) * update_bytes(few),
         )
         for _ in range(REPEATS)
     ]
@@ -199,7 +226,7 @@ def update_bytes(problem) -> float:
 def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: int | None = None) -> dict:
     # First, so that the data is never in memory twice.
     turns = in_own_process(one_thread_rates, agents, dimension, degree, environment=ONE_THREAD)
-    of_numpy, of_engine, of_reads, of_plain, of_private = np.array(turns).T
+    of_numpy, of_engine, of_reads, of_plain, of_private, of_samples, in_cache = np.array(turns).T
     threads = choose_threads(threads, agents)
     compile_everything(threads, private=True)
     problem = benchmark_problem(agents, dimension, degree)
@@ -228,6 +255,8 @@ def run(agents: int = 100_000, dimension: int = 100, degree: int = 10, threads: 
         "numpy_updates_per_second": float(np.median(of_numpy)),
         "one_thread_updates_per_second": float(np.median(of_engine)),
         "one_thread_bandwidth_share": float(np.median(of_engine) * bytes_per_update / of_reads.max()),
+        "one_thread_share_of_samples": float(np.median(of_samples) / of_reads.max()),
+        "one_thread_share_in_cache": float(np.median(in_cache) / of_reads.max()),
         "private_updates_per_second": private_rate,
         "private_cost_ratio": rate / private_rate,
         "one_thread_private_cost_ratio": float(np.median(of_plain / of_private)),

@@ -11,10 +11,13 @@ from flockwise.objective import LOSSES
 from flockwise.objective.losses import loss_name
 from flockwise.privacy import MECHANISMS
 from flockwise.release import STATISTICS
+from tests.golden.bits import FILE as BITS
+from tests.golden.bits import MADE_WITH, bits_of_all_runs
 from tests.golden.cases import SEEDS, cases
 from tests.golden.freeze import FILE, differences, kept
 
 FROZEN = json.loads(FILE.read_text(encoding="utf-8"))
+FROZEN_BITS = json.loads(BITS.read_text(encoding="utf-8"))
 CASES = {case.name: case for case in cases()}
 
 
@@ -41,11 +44,17 @@ def test_every_registered_loss_mechanism_and_statistic_has_a_frozen_run():
     assert {one.name for one in statistics} >= set(STATISTICS.names)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(FROZEN_BITS["made_with"] != MADE_WITH, reason="bits.json was made with something else")
+def test_the_reference_engine_gives_the_same_bits():
+    assert bits_of_all_runs() == FROZEN_BITS["runs"]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_is_as_it_was(name):
     wrong = []
     for engine in CASES[name].engines:
         for seed in SEEDS:
             key = f"{name} {engine} {seed}"
-            wrong += differences(key, kept(CASES[name].run(engine, seed)), FROZEN[key], exact=False)
+            wrong += differences(key, kept(CASES[name].run(engine, seed)), FROZEN[key])
     assert not wrong

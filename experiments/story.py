@@ -118,15 +118,16 @@ def _in_short(documents: Sequence[Document]) -> str:
         claim["about"] == "paper" and not claim["holds"] and claim["words"].startswith(f"On points of {BOX}")
         for claim in claims
     )
+    about_our_box = f"; {in_our_box} of those that do not are said of points of {BOX}" if in_our_box else ""
     sentences = gist([Result.from_document(document) for document in documents])
     lines = [
         "## In short\n",
         *(f"- {sentence}" for sentence in sentences),
         *([""] if sentences else []),
         f"Of {len(held['paper'])} claims of the paper that were checked, {sum(held['paper'])} hold and "
-        f"{len(held['paper']) - sum(held['paper'])} do not; {in_our_box} of those that do not are said of "
-        f"points of {BOX}. Of {len(held['ours'])} claims of ours, {sum(held['ours'])} hold. The published "
-        f"values, each counted once, by the paper's protocol and on points of {BOX}:\n",
+        f"{len(held['paper']) - sum(held['paper'])} do not{about_our_box}. Of {len(held['ours'])} "
+        f"claims of ours, {sum(held['ours'])} hold. The published values, each counted once, by the paper's "
+        f"protocol and on points of {BOX}:\n",
         "| | values | hold | ours higher | ours lower | cannot be compared |",
         "|---|--:|--:|--:|--:|--:|",
     ]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from benchmarks.populations import write_population
 from tests.cluster import driver, limited
-from tests.cluster.worlds import ENVIRONMENT, ROOT, World, can_make_machines, kill, output, wait_for, world
+from tests.cluster.worlds import ENVIRONMENT, ROOT, World, can_make_machines, kill, wait_for, world
 
 import flockwise as fw
 from flockwise.config import Config, build
@@ -28,7 +28,9 @@ pytestmark = [
     ),
 ]
 
-SECONDS = 400.0
+# To wait for what a busy machine does late; a test that passes takes a fraction of this.
+SECONDS = 1500.0
+NODE_STARTS = 4
 # What each process may use where the data are three times as large.
 MEGABYTES = 1000
 
@@ -74,10 +76,9 @@ def has_checkpoint(folder: Path) -> bool:
     return (folder / "checkpoints" / "checkpoint.json").exists()
 
 
-def shard_processes() -> list[int]:
+def shard_processes(made: World, number: int = 0) -> list[int]:
     """Ray names the process of an actor after its class."""
-    lines = output("ps", "-eo", "pid,args").splitlines()
-    return [int(line.split()[0]) for line in lines if "ray::ShardActor" in line]
+    return sorted(made.called(number, "ray::ShardActor"))
 
 
 JOBS = ("cd-1", "cd-2", "cd-4", "private-2", "propagation-2")
@@ -115,14 +116,14 @@ def test_the_lines_of_the_page_run_on_two_shards(tmp_path):
 
 
 def test_a_killed_worker_reads_its_samples_anew_and_the_run_is_the_same(alone, tmp_path):
-    before, given = set(shard_processes()), {"samples": tmp_path / "samples", "models": tmp_path / "models"}
+    given = {"samples": tmp_path / "samples", "models": tmp_path / "models"}
     driver.write_samples(given["samples"])
     with world() as made:
         process = drive(made, tmp_path, shards=2, hold=1, method="private", **given)
         wait_for(lambda: has_checkpoint(tmp_path), SECONDS, "the first checkpoint")
-        mine = sorted(set(shard_processes()) - before)
-        assert len(mine) == 2
-        kill(mine[1])
+        shards = shard_processes(made)
+        assert len(shards) == 2
+        kill(shards[1])
         (tmp_path / "go").touch()
         run = finished(process, tmp_path)
     assert run.settings["shards"]["losses"] >= 1
@@ -141,7 +142,9 @@ def test_a_damaged_file_is_named_and_nothing_is_written(tmp_path):
     with world() as made:
         process = drive(made, folder, shards=2, samples=tmp_path / "samples", models=folder / "models")
         assert process.wait(SECONDS) != 0
-    assert f"{file} is damaged or cannot be read" in (folder / "driver.log").read_text()
+    words = (folder / "driver.log").read_text()
+    assert f"{file} is damaged or cannot be read" in words
+    assert "Unhandled error" not in words, "it is said once, though no shard can read it"
     assert sorted(found.name for found in folder.iterdir()) == ["driver.log", "progress"]
 
 
@@ -174,11 +177,21 @@ def two_machines():
     # Ray's sockets lie in this folder, and their names have to be short.
     folder = Path(f"/tmp/fw{os.getpid()}")
     with world(machines=2) as made:
-        made.start_node(0, folder)
-        wait_for(lambda: is_up(made, 1), SECONDS, "the head of the cluster")
-        made.start_node(1, folder)
-        wait_for(lambda: is_up(made, 2), SECONDS, "the second node")
+        bring_up(made, 0, folder)
+        bring_up(made, 1, folder)
         yield made
+    shutil.rmtree(folder)
+
+
+def bring_up(made: World, number: int, folder: Path) -> None:
+    """A node on this machine. Ray ends one that is not there after half a minute, as on a busy machine."""
+    for _ in range(NODE_STARTS):
+        made.start_node(number, folder)
+        wait_for(lambda: made.has_ended(number) or is_up(made, number + 1), SECONDS, f"node {number}")
+        if not made.has_ended(number):
+            return
+        made.kill_machine(number)
+    pytest.fail((folder / f"node{number}.log").read_text()[-3000:])
 
 
 def is_up(made: World, count: int) -> bool:
@@ -203,7 +216,7 @@ def test_a_killed_driver_goes_on_from_its_checkpoint(two_machines, alone, tmp_pa
     process = drive(two_machines, tmp_path, address=two_machines.cluster, method="private", hold=1)
     wait_for(lambda: has_checkpoint(tmp_path), SECONDS, "the first checkpoint")
     kill(process.pid)
-    process.wait(10)
+    process.wait(SECONDS)
     assert not (tmp_path / "run.npz").exists()
     before = progress(tmp_path)
     again = drive(two_machines, tmp_path, address=two_machines.cluster, method="private", resume=1, shards=3)
@@ -251,7 +264,7 @@ def test_the_command_runs_on_a_cluster_and_goes_on_after_its_end(two_machines, t
     first = two_machines.start(0, command, tmp_path / "first.log")
     wait_for((out / "checkpoints" / "checkpoint.json").exists, SECONDS, "the first checkpoint")
     kill(first.pid)
-    first.wait(10)
+    first.wait(SECONDS)
     assert not (out / "run.npz").exists()
     config.write_text(CONFIGURATION.format(time=4.0, engine="ray"))
     second = two_machines.start(0, [*command, "--resume", "--shards", "3"], tmp_path / "second.log")
@@ -265,26 +278,15 @@ def test_the_command_runs_on_a_cluster_and_goes_on_after_its_end(two_machines, t
     np.testing.assert_array_equal(np.asarray(run.models), np.asarray(alone.models))
 
 
-def held(made: World, folder: Path) -> tuple[subprocess.Popen[bytes], Path]:
-    """A run that has made a checkpoint, and waits."""
-    process = drive(made, folder, address=made.cluster, hold=1)
-    wait_for(lambda: has_checkpoint(folder), SECONDS, "the first checkpoint")
-    return process, folder
-
-
 def test_a_killed_machine_sets_all_back_to_the_checkpoint_and_the_run_is_the_same(
     two_machines, alone, tmp_path
 ):
-    process, folder = held(two_machines, tmp_path / "0")
-    for attempt in range(1, 5):
-        if two_machines.runs(1, "ShardActor"):
-            break
-        (folder / "go").touch()  # Ray now and then starts both shards on one machine
-        finished(process, folder)
-        process, folder = held(two_machines, tmp_path / str(attempt))
+    process = drive(two_machines, tmp_path, address=two_machines.cluster, hold=1)
+    wait_for(lambda: has_checkpoint(tmp_path), SECONDS, "the first checkpoint")
+    assert [len(shard_processes(two_machines, number)) for number in range(2)] == [1, 1]
     two_machines.kill_machine(1)
-    (folder / "go").touch()
-    run = finished(process, folder)
+    (tmp_path / "go").touch()
+    run = finished(process, tmp_path)
     assert run.settings["shards"]["losses"] >= 1
     assert_same(run, alone["cd"])
 

@@ -85,6 +85,10 @@ class World:
             command += [f"--address={self.cluster}"]
         self.nodes[number] = self.start(number, command, folder / f"node{number}.log")
 
+    def has_ended(self, number: int) -> bool:
+        """Whether a node is gone, or never came to be."""
+        return self.nodes[number].poll() is not None
+
     def start(self, number: int, command: list[str], log: Path) -> subprocess.Popen[bytes]:
         """A process on a machine, in a group of its own."""
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -105,16 +109,16 @@ class World:
         for pid in output("ip", "netns", "pids", self._space(number)).split():
             kill(int(pid))
 
-    def runs(self, number: int, name: str) -> bool:
-        """Whether a process on a machine calls itself so."""
-        pids = output("ip", "netns", "pids", self._space(number)).split()
-        return any(name.encode() in commandline(int(pid)) for pid in pids)
+    def called(self, number: int, name: str) -> list[int]:
+        """The processes on a machine that call themselves so."""
+        pids = map(int, output("ip", "netns", "pids", self._space(number)).split())
+        return [pid for pid in pids if name.encode() in commandline(pid)]
 
     def close(self) -> None:
         for number in range(self._count):
             self.kill_machine(number)
         for process in self.processes:
-            process.wait(30)
+            process.wait(300)
         for number in reversed(range(self._count)):
             run("ip", "netns", "del", self._space(number))
 

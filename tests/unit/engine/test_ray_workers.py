@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from flockwise.engine.ray.cluster import RayWorkers, ShardActor
+from flockwise.engine.ray import cluster
+from flockwise.engine.ray.cluster import STARTS, RayWorkers, ShardActor
 from flockwise.errors import DataError, SimulationError
 
 
@@ -26,8 +27,16 @@ class Actor:
 class FakeRay:
     exceptions = SimpleNamespace(RayError=RayError, GetTimeoutError=GetTimeoutError)
 
-    def __init__(self):
-        self.killed = []
+    def __init__(self, slow_starts=0):
+        self.killed, self.starts, self.slow_starts = [], [], slow_starts
+
+    def is_initialized(self):
+        return False
+
+    def init(self, address, **options):
+        self.starts.append(address)
+        if len(self.starts) <= self.slow_starts:
+            raise Exception("The current node timed out during startup.")
 
     def wait(self, signs, num_returns, timeout):
         assert num_returns == len(signs)
@@ -41,7 +50,8 @@ class FakeRay:
         self.killed.append(actor)
 
 
-def test_a_lost_shard_is_replaced_and_one_that_is_still_at_work_is_not():
+def test_a_lost_shard_is_replaced_and_one_that_is_still_at_work_is_not(monkeypatch):
+    monkeypatch.setattr(cluster, "SETTLING_SECONDS", 0.0)
     workers, ray = RayWorkers.__new__(RayWorkers), FakeRay()
     alive, busy, lost = actors = [Actor(17), Actor(GetTimeoutError()), Actor(RayError("died"))]
     workers._ray, workers._actors = ray, list(actors)
@@ -50,6 +60,22 @@ def test_a_lost_shard_is_replaced_and_one_that_is_still_at_work_is_not():
     workers.replace_lost()
     assert workers._actors == [alive, busy, (2, "here")]
     assert ray.killed == [lost]
+
+
+def test_a_cluster_of_this_process_is_started_again_where_ray_gave_up_on_it(monkeypatch):
+    """And by that word: without it Ray joins the cluster that `RAY_ADDRESS` or an earlier command names."""
+    ray = FakeRay(slow_starts=STARTS - 1)
+    monkeypatch.setattr(cluster, "_import_ray", lambda: ray)
+    cluster.RayCluster(None)
+    assert ray.starts == ["local"] * STARTS
+
+
+def test_a_cluster_that_cannot_be_started_is_an_error_in_words(monkeypatch):
+    ray = FakeRay(slow_starts=100)
+    monkeypatch.setattr(cluster, "_import_ray", lambda: ray)
+    words = r"a Ray cluster cannot be started on this machine \(Exception: The current node timed out"
+    with pytest.raises(SimulationError, match=words):
+        cluster.RayCluster(None)
 
 
 def test_a_failing_shard_says_its_number_and_what_went_wrong():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,12 @@ from flockwise.errors import FlockwiseError, SimulationError
 # Ray reports a lost shard at once, and a lost machine within a minute. A shard that is silent for so many
 # seconds is at work: it answers when it has done what it was told before.
 PATIENCE = 120.0
+# How long it may take until all of a cluster know which machines there are.
+SETTLING_SECONDS = 2.0
 CONNECT_SECONDS = 10.0
+# How often to start a cluster on this machine. Ray gives up on one that is not there after half a minute, as
+# may be on a busy machine.
+STARTS = 4
 # Room for pieces and messages in a cluster that this process starts. Unused room takes no memory.
 LOCAL_STORE_BYTES = 4 << 30
 
@@ -69,14 +75,25 @@ class RayCluster:
                 else:
                     _check_reachable(address)
                     self.ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-        except (OSError, RuntimeError, ValueError, AssertionError) as error:
+        except Exception as error:  # Ray has no narrower type for some of what goes wrong
             what = "a Ray cluster cannot be started on this machine"
             if address is not None:
                 what = f"no Ray cluster answers at {address!r}; start one there, or leave the address out"
             raise SimulationError(f"{what} ({_first_line(error)})") from error
 
     def _start(self) -> None:
+        """A cluster of this process, also where `RAY_ADDRESS` names another or one runs on this machine."""
+        for starts_left in reversed(range(STARTS)):
+            try:
+                self._start_once()
+                return
+            except Exception:
+                if not starts_left:
+                    raise
+
+    def _start_once(self) -> None:
         self.ray.init(
+            address="local",
             include_dashboard=False,
             log_to_driver=False,
             logging_level="ERROR",
@@ -118,7 +135,8 @@ class RayWorkers:
             NodeAffinitySchedulingStrategy,
         )
 
-        home = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
+        # Ray often takes another machine where it may. Where it may not, a shard is lost with its machine.
+        home = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         seed, limit, most_neighbors = self._settings
         arguments = shard, self._pieces[shard], seed, limit, self._threads[shard], most_neighbors
         return self._class.options(scheduling_strategy=home).remote(*arguments)
@@ -142,8 +160,10 @@ class RayWorkers:
             raise ShardLost(_first_line(error)) from error
 
     def replace_lost(self) -> None:
-        nodes, signs = self._cluster.nodes(), [actor.pid.remote() for actor in self._actors]
+        signs = [actor.pid.remote() for actor in self._actors]
         self._ray.wait(signs, num_returns=len(signs), timeout=PATIENCE)
+        time.sleep(SETTLING_SECONDS)
+        nodes = self._cluster.nodes()
         for shard, actor in enumerate(self._actors):
             try:
                 self._ray.get(signs[shard], timeout=0)
@@ -163,6 +183,8 @@ class RayWorkers:
 def _import_ray() -> Any:
     # Ray sets it else for actors without CPUs of their own, and OpenMP would then use one thread.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # A run says what went wrong in a shard. Ray would print a traceback for each of the others.
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Ray about itself
         import ray  # pyright: ignore[reportMissingImports]

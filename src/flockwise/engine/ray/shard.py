@@ -27,6 +27,7 @@ from flockwise.engine.cpu.sweeps import Clocks, Team
 from flockwise.engine.ray.clocks import count_gaps, first_gaps, move_ghosts
 from flockwise.engine.ray.piece import Piece
 from flockwise.engine.state import DescentState, tail_averages
+from flockwise.files import write_whole
 from flockwise.randomness.clocks import NEVER
 from flockwise.results.stored import write_models
 
@@ -233,12 +234,14 @@ class Shard:
 
     def save(self, file: str) -> None:
         """To a file that is whole or not there, also after a power cut."""
-        part = Path(file + ".part")
-        with part.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, positions=self.own, **self.state())
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
+
+        def write(part: Path) -> None:
+            with part.open("wb") as stream:
+                np.savez(stream, allow_pickle=False, positions=self.own, **self.state())
+                stream.flush()
+                os.fsync(stream.fileno())
+
+        write_whole(file, write)
 
 
 def ghost_rows(n_own: int, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -70,12 +70,12 @@ def sharded(
     neighbors = [np.flatnonzero(row).tolist() for row in crossing]
     try:
         run = ShardedRun(rule, settings, state, parts, neighbors, workers, folder, engine)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
     except BaseException:
         workers.close()
         raise
     run.traffic.cut_share = share
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
     return run
 
 

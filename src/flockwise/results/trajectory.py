@@ -119,8 +119,12 @@ class Trajectory:
             which = "" if self.own_models is None else " (own models)"
             rows[f"{self.loss.metric}{which}"] = f"{self._metric:.4f}"
         if self.guarantee is not None:
-            rows["guarantee"] = self.guarantee.label
-            rows["models"] = self.models_are
+            rows |= {
+                "guarantee": self.guarantee.label,
+                "unit": self.guarantee.neighboring,
+                "against": self.guarantee.against.rstrip(","),
+                "models": self.models_are,
+            }
         return html_table("A run", rows)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -98,4 +98,6 @@ def test_notebooks_show_what_things_are_as_text(run, private, problem, task):
     assert "&lt;b&gt;" in shown["20"]
     assert "<b>" not in shown["20"]
     assert "NOT covered" in shown["against"]
-    assert "all others colluding" in shown["against"]
+    for told in (shown["against"], private._repr_html_()):
+        assert "all others colluding" in told
+        assert "one sample of one agent" in told

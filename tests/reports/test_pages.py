@@ -183,5 +183,6 @@ def test_verdicts_of_a_quick_run_are_marked_as_provisional_and_those_of_a_full_r
     assert not any(map(any, full))
     claims = """[...document.querySelectorAll('.claims li')].map((claim) =>
         [claim.querySelector('a').hash, claim.textContent.includes('provisional')])"""
+    assert "provisional" in browser.run("document.querySelector('section h2').textContent")
     first = browser.run("'#' + document.querySelector('section[id]').id")
     assert {where for where, provisional in browser.run(claims) if provisional} == {first}

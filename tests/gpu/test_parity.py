@@ -11,7 +11,7 @@ from tests.support import LOSSES, PUBLIC, named, random_problem
 from flockwise.engine import ENGINES, Conditions, RunSettings, simulate
 from flockwise.errors import SimulationError
 from flockwise.graph import SimilarityGraph
-from flockwise.method import CoordinateDescent, GossipADMM, ModelPropagation, PrivateUpdates
+from flockwise.method import CoordinateDescent, GossipADMM, ModelPropagation, PrivateUpdates, WarmStart
 from flockwise.objective import Problem, Quadratic
 from flockwise.privacy.budget import Budget
 
@@ -75,7 +75,12 @@ def test_private_updates_clip_alike_and_draw_the_same_noise(kind, loss):
     both(bounded(small(8, loss=loss)), private(kind))
 
 
-@pytest.mark.parametrize("n_features", [33, 130])
+def test_a_start_that_is_released_comes_first_in_the_plan():
+    privacy = PrivateUpdates(Budget(1.0, 1e-3), 3, 0.8, models="last")
+    both(bounded(small(8)), CoordinateDescent(WarmStart(), privacy=privacy))
+
+
+@pytest.mark.parametrize("n_features", [1, 33, 130])
 def test_models_of_several_tiles_and_of_any_size_are_the_same_run(n_features):
     both(small(n_features=n_features, max_samples=20), CoordinateDescent("local"), updates=2)
 

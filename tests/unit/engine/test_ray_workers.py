@@ -17,6 +17,10 @@ class GetTimeoutError(RayError):
     pass
 
 
+class RayTaskError(RayError):
+    cause = DataError("file 7 is damaged")
+
+
 class Actor:
     """One that is asked for a sign of life; what it answers may be an exception."""
 
@@ -25,10 +29,12 @@ class Actor:
 
 
 class FakeRay:
-    exceptions = SimpleNamespace(RayError=RayError, GetTimeoutError=GetTimeoutError)
+    exceptions = SimpleNamespace(
+        RayError=RayError, GetTimeoutError=GetTimeoutError, RayTaskError=RayTaskError
+    )
 
     def __init__(self, slow_starts=0):
-        self.killed, self.starts, self.slow_starts = [], [], slow_starts
+        self.killed, self.starts, self.slow_starts, self.waited = [], [], slow_starts, False
 
     def is_initialized(self):
         return False
@@ -40,11 +46,13 @@ class FakeRay:
 
     def wait(self, signs, num_returns, timeout):
         assert num_returns == len(signs)
+        self.waited = True
 
-    def get(self, sign, timeout):
-        if isinstance(sign, Exception):
-            raise sign
-        return sign
+    def get(self, signs, timeout=None):
+        for sign in signs if isinstance(signs, list) else [signs]:
+            if isinstance(sign, Exception):
+                raise sign
+        return signs
 
     def kill(self, actor):
         self.killed.append(actor)
@@ -60,6 +68,14 @@ def test_a_lost_shard_is_replaced_and_one_that_is_still_at_work_is_not(monkeypat
     workers.replace_lost()
     assert workers._actors == [alive, busy, (2, "here")]
     assert ray.killed == [lost]
+
+
+def test_what_a_shard_refuses_is_raised_when_the_others_are_done():
+    workers, ray = RayWorkers.__new__(RayWorkers), FakeRay()
+    workers._ray = ray
+    with pytest.raises(DataError, match="file 7 is damaged"):
+        workers.wait([RayTaskError(), "still at work"])
+    assert ray.waited
 
 
 def test_a_cluster_of_this_process_is_started_again_where_ray_gave_up_on_it(monkeypatch):

@@ -301,6 +301,31 @@ def test_a_new_checkpoint_replaces_the_files_of_those_before(tmp_path):
     assert int(Checkpoint.read(tmp_path).state["now"]) == 2 * TIME_UNIT
 
 
+@pytest.mark.parametrize("until", [TIME_UNIT, 2 * TIME_UNIT], ids=["the same time", "a later time"])
+def test_a_checkpoint_that_does_not_fit_leaves_the_one_before_and_nothing_else(until, tmp_path, monkeypatch):
+    rule, settings = METHODS["cd"].prepare(problem_with(), 7).rule, RunSettings(7, threads=1)
+    run = sharded_run(rule, settings, cuts(N_AGENTS)["halves"], folder=tmp_path, checkpoint_every=0.0)
+    to_the(TIME_UNIT, run)
+    run.keep(lambda: ABOUT)
+    before = sorted(tmp_path.iterdir())
+    to_the(until, run)
+    save, saved = np.savez, []
+
+    def fills_the_disk(stream, **arrays):
+        if saved:
+            stream.write(b"half of it")
+            raise SimulationError("shard 1 failed in 'save': no space left on device")
+        saved.append(stream.name)
+        save(stream, **arrays)
+
+    monkeypatch.setattr(np, "savez", fills_the_disk)
+    with pytest.raises(SimulationError, match="no space left"):
+        run.keep(lambda: ABOUT)
+    assert saved
+    assert sorted(tmp_path.iterdir()) == before
+    assert Checkpoint.read(tmp_path).state["models"].shape == rule.start.shape
+
+
 def test_what_a_checkpoint_says_is_computed_when_one_is_made(monkeypatch):
     """Not at each barrier: the fingerprint of the problem reads all samples."""
 

@@ -155,6 +155,8 @@ class RayWorkers:
         try:
             return self._ray.get(list(handles))
         except self._ray.exceptions.RayTaskError as error:
+            # Others may be writing: who clears away what the failed ones leave has to find all of it.
+            self._ray.wait(list(handles), num_returns=len(handles), timeout=PATIENCE)
             raise _own_error(error, self._ray.exceptions.RayError) from error
         except self._ray.exceptions.RayError as error:
             raise ShardLost(_first_line(error)) from error

@@ -28,7 +28,7 @@ from flockwise.engine.checkpoint import CheckpointState, shard_file, write_manif
 from flockwise.engine.ray.progress import CutTraffic, Progress
 from flockwise.engine.ray.workers import ShardLost, Workers
 from flockwise.engine.state import DescentState
-from flockwise.errors import SimulationError
+from flockwise.errors import FlockwiseError, SimulationError
 from flockwise.method.rules import Descent
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
@@ -311,16 +311,19 @@ class ShardedRun:
         if folder is None or not (at_once or time.monotonic() >= self._saved_at + self._every):
             return
 
-        def save() -> list[str]:
-            ticks = sum(status.ticks for status in self._statuses)
-            names = [shard_file(self._name, ticks, k) for k in range(self._n_shards)]
-            self._each_own("save", [(str(folder / name),) for name in names])
-            return names
-
-        names = self._robustly(save)
+        ticks = sum(status.ticks for status in self._statuses)
+        names = [shard_file(self._name, ticks, k) for k in range(self._n_shards)]
+        files = [str(folder / name) for name in names]
+        try:
+            self._robustly(lambda: self._each_own("save", [(file,) for file in files]))
+        except FlockwiseError:
+            # Not those of the checkpoint before, which has the same names if nobody ticked since.
+            for file in set(files).difference(self._saved or ()):
+                Path(file).unlink(missing_ok=True)
+            raise
         write_manifest(folder, names, about())
         self._saved_at = time.monotonic()
-        self._saved, self._losses = [str(folder / name) for name in names], 0
+        self._saved, self._losses = files, 0
 
     def close(self) -> None:
         self._workers.close()

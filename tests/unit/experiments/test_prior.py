@@ -7,7 +7,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pytest
 from experiments import prior
-from experiments.headlines import headlines
 from experiments.result import Result
 from experiments.scale import Scale
 
@@ -58,7 +57,6 @@ def test_shares_are_of_the_gain_of_a_mixed_model_over_local_ones(found):
         rows = result.where(what=what, data="Exam", metric="share")
         assert [row.ours for row in rows] == pytest.approx([share] * len(rows))
         assert len(rows) == (1 if what == "pooled" else 3)
-    assert len(headlines(result)) == 2
 
 
 def test_claims_follow_from_the_rows(found):

@@ -9,49 +9,21 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from flockwise.deploy.credentials import urgency
-from flockwise.errors import MissingExtra, NetworkError
+from flockwise.errors import NetworkError
 from flockwise.runtime.phases import Phase
-
-try:
-    from prometheus_client import CollectorRegistry, make_wsgi_app
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-    from prometheus_client.registry import Collector
-except ImportError as error:
-    raise MissingExtra("a real network", "net") from error
 
 LOOPBACK: Final = "127.0.0.1"
 OPEN: Final = "open"
 # So many questions are answered at once; each has so many seconds, however slowly it is asked or read.
 MOST_READERS: Final = 8
 SECONDS_TO_ASK: Final = 5.0
-# Kind, name, field of AgentStatus, and what it is.
-AGENT_METRICS: Final = (
-    (CounterMetricFamily, "updates", "updates", "Updates of the model."),
-    (CounterMetricFamily, "releases", "releases", "Messages that left the agent."),
-    (GaugeMetricFamily, "epsilon_spent", "epsilon_spent", "Epsilon spent of the budget."),
-    (GaugeMetricFamily, "epsilon_budget", "epsilon_total", "Epsilon of the whole budget."),
-    (GaugeMetricFamily, "neighbors_up", "neighbors_up", "Neighbors that are up."),
-    (GaugeMetricFamily, "last_release_age_seconds", "last_release_age_s", "Since the last release."),
-    (GaugeMetricFamily, "rounds", "rounds", "Rounds of the conversation so far."),
-    (CounterMetricFamily, "ticks_skipped", "ticks_skipped", "Updates left out: this machine was late."),
-    (GaugeMetricFamily, "late_seconds", "late_s", "How late the last update was."),
-    (
-        CounterMetricFamily,
-        "flapping",
-        "flapping",
-        "Neighbors that came again and had left without a greeting.",
-    ),
-    (GaugeMetricFamily, "silenced", "is_silenced", "1 if it must not release any more."),
-)
 
 
 @dataclass(frozen=True)
@@ -156,7 +128,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         """A reader that hangs up, or asks nothing in time, is no error of ours."""
 
 
-class MetricsServer(Collector):
+class MetricsServer:
     """Answers Prometheus on the loopback interface, from the last status that the host took.
 
     port: 0 takes any that is free.
@@ -164,13 +136,11 @@ class MetricsServer(Collector):
 
     def __init__(self, status: Callable[[], HostStatus | None], port: int = 0) -> None:
         self._status = status
-        registry = CollectorRegistry()
-        registry.register(self)
         try:
             self._server = _Server((LOOPBACK, port), _Handler)
         except OSError as error:
             raise NetworkError(f"metrics cannot be served at {LOOPBACK}:{port}: {error}") from error
-        self._server.set_app(make_wsgi_app(registry))
+        self._server.set_app(self._answer)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         self.port: int = self._server.server_port
@@ -180,43 +150,7 @@ class MetricsServer(Collector):
         self._server.server_close()
         self._thread.join()
 
-    def describe(self) -> Iterator[Metric]:
-        """Nothing is collected on registration: there may be no status yet."""
-        return iter(())
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        from flockwise.runtime.prometheus import answer  # takes memory, and most agents are never asked
 
-    def collect(self) -> Iterator[Metric]:
-        status = self._status()
-        if status is None:
-            return
-        for kind, name, field_name, text in AGENT_METRICS:
-            values = [([agent.name], getattr(agent, field_name)) for agent in status.agents]
-            yield _family(kind, name, text, ["agent"], values)
-        dropped = [([a.name, reason], count) for a in status.agents for reason, count in a.dropped.items()]
-        yield _family(
-            CounterMetricFamily, "dropped", "Messages that were refused.", ["agent", "reason"], dropped
-        )
-        traffic = [([what], count) for what, count in status.traffic.items()]
-        text = "Messages and bytes to and from other hosts."
-        yield _family(CounterMetricFamily, "traffic", text, ["what"], traffic)
-        text = "Connections without a certificate of the network."
-        yield CounterMetricFamily("flockwise_refused_connections", text, value=status.refused)
-        if status.expires_at is not None:
-            text = "When the certificate of this host ends, in seconds since 1970."
-            yield GaugeMetricFamily("flockwise_certificate_expires", text, value=status.expires_at)
-            left = timedelta(seconds=status.expires_at - time.time())
-            text = "Warnings of that which are due: 1 at 30 days, 2 at 7, 3 at one, 4 at its end."
-            yield GaugeMetricFamily("flockwise_certificate_warning", text, value=urgency(left))
-        text = "Whether the port lets in everyone that it should; 0 while too many connections wait at it."
-        yield GaugeMetricFamily("flockwise_door_open", text, value=status.door == OPEN)
-        text = "Connections of hosts that are not neighbors."
-        yield CounterMetricFamily("flockwise_stranger_links", text, value=status.strangers)
-
-
-def _family(
-    kind: type[Any], name: str, text: str, labels: list[str], values: Sequence[tuple[list[str], float | None]]
-) -> Metric:
-    family = kind(f"flockwise_{name}", text, labels=labels)
-    for labeled, value in values:
-        if value is not None:
-            family.add_metric(labeled, value)
-    return family
+        return answer(self._status())(environ, start_response)

@@ -169,7 +169,8 @@ class PersonalizedEstimator(LearnedModels, BaseEstimator):
             return columns_of_frame(X, self.agent)
         if self.agent is not None:
             raise DataError(
-                f"agent={self.agent!r} names a column of a frame, and X is an array; give groups=, or a frame"
+                f"agent={self.agent!r} names a column of a frame, and X is an array; give groups=, or a "
+                'frame (in a pipeline, from transformers with .set_output(transform="pandas"))'
             )
         finite: Any = "allow-nan" if self.prepare == "auto" else True
         table = check_array(X, dtype="float64", ensure_all_finite=finite, estimator=self, input_name="X")

@@ -280,6 +280,8 @@ def test_rows_of_unknown_owners_are_refused():
         PersonalizedRegressor(agent="who").fit(frame, y, groups=frame["who"])
     with pytest.raises(FlockwiseError, match="the fit knew no agents"):
         PersonalizedRegressor().fit(plain(frame), y).predict(plain(frame), groups=frame["who"])
+    with pytest.raises(FlockwiseError, match=re.escape('.set_output(transform="pandas")')):
+        PersonalizedRegressor(agent="who").fit(plain(frame), y)
     with pytest.raises(AttributeError, match="needs agents"):
         _ = PersonalizedRegressor().fit(plain(frame), y).gain_
 

@@ -14,8 +14,10 @@ import pytest
 
 from flockwise.config import Config, build, samples
 from flockwise.data.movielens import MovieLens, Movies, Ratings, Users
+from flockwise.engine import ENGINES
 from flockwise.engine.conditions import Conditions
 from flockwise.errors import ConfigError, PrivacyError, SimulationError
+from flockwise.graph.kinds import GRAPHS
 from flockwise.graph.stored import StoredGraph
 from flockwise.method import (
     METHODS,
@@ -28,8 +30,11 @@ from flockwise.method import (
     ReleaseOnce,
     WarmStart,
 )
-from flockwise.objective import CappedLogistic, Huber, Logistic, Quadratic, Softmax
+from flockwise.objective import LOSSES, CappedLogistic, Huber, Logistic, Quadratic, Softmax
+from flockwise.privacy.accounting import ACCOUNTANTS
 from flockwise.privacy.budget import Budget
+from flockwise.privacy.mechanisms import MECHANISMS
+from flockwise.release import STATISTICS
 from flockwise.release.mean import PointMean
 from flockwise.release.model import OutputPerturbation
 from flockwise.release.tilted import ObjectivePerturbation
@@ -37,6 +42,16 @@ from flockwise.results.tuning import choose_tradeoff
 from flockwise.solve import choose_l2
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def quoted(names):
+    return ", ".join(f'"{name}"' for name in names)
+
+
+PRIVATE_FORMS = (
+    f'use {quoted(one.name for one in METHODS if one.privacy is not None)}, or "local" or "tuned_local", '
+    "which sends nothing"
+)
 
 
 def valid(**sections):
@@ -113,7 +128,7 @@ SYNTHETIC_KEYS = (
         ({"data": 3}, "data: got 3; allowed: a section [data]"),
         (
             {"graph": {"kind": "ring"}},
-            'graph.kind: got "ring"; allowed: "angular", "knn", "random", "complete", "edges"',
+            f'graph.kind: got "ring"; allowed: {quoted(GRAPHS.names)}, "edges"',
         ),
         (
             {"graph": {"kind": "knn"}},
@@ -141,8 +156,7 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"objective": {"loss": "hinge"}},
-            'objective.loss: got "hinge"; allowed: "logistic", "capped_logistic", "softmax", '
-            '"quadratic", "huber"',
+            f'objective.loss: got "hinge"; allowed: {quoted(LOSSES.names)}',
         ),
         ({"objective": {"tradeoff": 0}}, 'objective.tradeoff: got 0; allowed: a number above 0, or "auto"'),
         (
@@ -171,7 +185,7 @@ SYNTHETIC_KEYS = (
         ),
         (
             {"method": {"name": "sgd"}},
-            'method.name: got "sgd"; allowed: ' + ", ".join(f'"{name}"' for name in (*METHODS.names, "auto")),
+            f'method.name: got "sgd"; allowed: {quoted([*METHODS.names, "auto"])}',
         ),
         ({"method": {"name": "local", "updates": 3}}, "method.updates: unknown key; known here are name"),
         (
@@ -195,7 +209,7 @@ SYNTHETIC_KEYS = (
         ({"privacy": {"kind": "some"}}, 'privacy.kind: got "some"; allowed: "none", "dp"'),
         (
             {"engine": {"name": "abacus"}},
-            'engine.name: got "abacus"; allowed: "reference", "cpu", "gpu", "ray"',
+            f'engine.name: got "abacus"; allowed: {quoted(ENGINES.names)}',
         ),
         ({"engine": {"delay": 1e6}}, "engine.delay: got 1000000.0; allowed: a number from 0 to below 1e6"),
         (
@@ -431,18 +445,15 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
     [
         (
             {"method": {"name": "propagation"}},
-            'method.name: got "propagation"; it has no private form: use "cd", "learned_prior", "local_dp", '
-            '"release_once", "lowpass", or "local" or "tuned_local", which sends nothing',
+            'method.name: got "propagation"; it has no private form: ' + PRIVATE_FORMS,
         ),
         (
             {"method": {"name": "admm"}},
-            'method.name: got "admm"; it has no private form: use "cd", "learned_prior", "local_dp", '
-            '"release_once", "lowpass", or "local" or "tuned_local", which sends nothing',
+            'method.name: got "admm"; it has no private form: ' + PRIVATE_FORMS,
         ),
         (
             {"method": {"name": "global", "updates": None}},
-            'method.name: got "global"; it has no private form: use "cd", "learned_prior", "local_dp", '
-            '"release_once", "lowpass", or "local" or "tuned_local", which sends nothing',
+            'method.name: got "global"; it has no private form: ' + PRIVATE_FORMS,
         ),
         (
             {"method": {"start": "local"}},
@@ -511,12 +522,11 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         ),
         (
             {"privacy": {"mechanism": "uniform"}},
-            'privacy.mechanism: got "uniform"; allowed: "gaussian", "laplace", "knorm"',
+            f'privacy.mechanism: got "uniform"; allowed: {quoted(MECHANISMS.names)}',
         ),
         (
             {"privacy": {"accountant": "moments"}},
-            'privacy.accountant: got "moments"; '
-            'allowed: "basic", "theorem1", "remark", "kov", "zcdp", "gdp", "pld"',
+            f'privacy.accountant: got "moments"; allowed: {quoted(ACCOUNTANTS.names)}',
         ),
         (
             {"privacy": {"accountant": "basic"}},
@@ -560,7 +570,7 @@ TABLE = {"source": "samples.csv", "target": "y", "agents": None, "dimension": No
         ),
         (
             {"method": RELEASE_ONCE | {"kind": "gradient"}},
-            'method.kind: got "gradient"; allowed: "mean", "output", "objective"',
+            f'method.kind: got "gradient"; allowed: {quoted(STATISTICS.names)}',
         ),
         (
             {"method": RELEASE_ONCE, "objective": {"loss": "huber"}},

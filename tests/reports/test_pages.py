@@ -95,6 +95,12 @@ def test_dark_mode_is_dark(browser, report):
     assert shades[True] < 40
 
 
+def test_the_light_alone_is_green_and_no_number_below_it(browser, report):
+    browser.open(report)
+    colors = "[...document.querySelectorAll('.tile b, body')].map((e) => getComputedStyle(e).color)"
+    assert len(set(browser.run(colors))) == 1
+
+
 def test_the_first_thing_on_a_phone_is_the_sentence_on_collaboration(browser, report, comparison):
     browser.open(report, width=PHONE, height=667)
     sentence = verdicts(comparison)[0].sentence

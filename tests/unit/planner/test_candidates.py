@@ -23,9 +23,13 @@ from flockwise.method.coordinate_descent import TRADEOFFS
 from flockwise.planner.trials import outcome
 from flockwise.privacy.accounting import default_accountant
 
+# The table below is about these; a new method states its own candidates beside itself.
+FAMILIES = ("cd", "learned_prior", "lowpass", "release_once")
+
 
 def families(facts):
-    return list(dict.fromkeys(one.method.name for one in candidates(facts) if not one.sends_nothing))
+    found = dict.fromkeys(one.method.name for one in candidates(facts) if not one.sends_nothing)
+    return [name for name in found if name in FAMILIES]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +91,7 @@ def test_without_delta_the_noise_is_pure(facts):
 
 
 def test_learning_alone_is_always_there(facts, ring, problem):
-    (alone,) = candidates(facts(delta=0.0))
-    assert alone.sends_nothing
+    (alone,) = (one for one in candidates(facts(delta=0.0)) if one.sends_nothing)
     task = problem(ring(5, 1))
     assert alone.problem(task) is task
 

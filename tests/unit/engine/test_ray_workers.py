@@ -35,6 +35,13 @@ class FakeRay:
 
     def __init__(self, slow_starts=0):
         self.killed, self.starts, self.slow_starts, self.waited = [], [], slow_starts, False
+        self.facts = []
+
+    def nodes(self):
+        return [
+            {"NodeID": name, "Alive": alive, "Resources": {"CPU": cpus} if cpus else {}}
+            for name, alive, cpus in self.facts
+        ]
 
     def is_initialized(self):
         return False
@@ -76,6 +83,15 @@ def test_what_a_shard_refuses_is_raised_when_the_others_are_done():
     with pytest.raises(DataError, match="file 7 is damaged"):
         workers.wait([RayTaskError(), "still at work"])
     assert ray.waited
+
+
+def test_a_machine_that_is_gone_or_made_to_do_no_work_gets_no_shard(monkeypatch):
+    ray = FakeRay()
+    monkeypatch.setattr(cluster, "_import_ray", lambda: ray)
+    ray.facts = [("c", True, 8.0), ("b", True, 0.0), ("d", False, 8.0), ("a", True, 2.0)]
+    assert [node["NodeID"] for node in cluster.RayCluster(None).nodes()] == ["a", "c"]
+    ray.facts = [("b", True, 0.0)]
+    assert [node["NodeID"] for node in cluster.RayCluster(None).nodes()] == ["b"]
 
 
 def test_a_cluster_of_this_process_is_started_again_where_ray_gave_up_on_it(monkeypatch):

@@ -102,9 +102,10 @@ class RayCluster:
         )
 
     def nodes(self) -> list[Any]:
-        """Machines that are there, always in the same order."""
+        """Machines that are there, always in the same order; not a head that was given no processors."""
         alive = [node for node in self.ray.nodes() if node["Alive"]]
-        return sorted(alive, key=lambda node: node["NodeID"])
+        working = [node for node in alive if node["Resources"].get("CPU", 0) >= 1]
+        return sorted(working or alive, key=lambda node: node["NodeID"])
 
 
 class RayWorkers:

@@ -145,6 +145,7 @@ def test_agents_tick_hear_their_neighbors_and_are_reported(tmp_path, make_host):
     written = json.loads((tmp_path / "status.json").read_text())
     assert [agent["name"] for agent in written["agents"]] == list(NAMES)
     assert written["agents"][0]["updates"] == updates  # written once more at the end
+    assert written["ended"]
     assert [event["event"] for event in events(tmp_path)] == ["start", "listening", "stop"]
 
 

@@ -16,7 +16,7 @@ import time as wall
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -168,7 +168,7 @@ class Host:
             agent.is_attached = False
             self._close_agent(agent)
         if self._tasks:  # a host that could not start has no state to show
-            self._write_status()
+            self._write_status(ended=True)
         self.log("stop", host=self.name)
 
     async def apply(self, rosters: Mapping[str, OfferedRoster]) -> bool:
@@ -321,9 +321,10 @@ class Host:
             say_alive()
             await asyncio.sleep(STATUS_PERIOD)
 
-    def _write_status(self) -> None:
+    def _write_status(self, *, ended: bool = False) -> None:
         try:
-            write_even_if_full(self._status_file, msgspec.json.encode(self.take_status()).decode())
+            status = replace(self.take_status(), ended=ended)
+            write_even_if_full(self._status_file, msgspec.json.encode(status).decode())
         except Exception as error:  # learning goes on, with a full disk or whatever it is
             self.log.failure("status not written", error)
 

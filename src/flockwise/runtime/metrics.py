@@ -74,6 +74,7 @@ class HostStatus:
     strangers: connections of hosts that have one, but are not neighbors.
     expires_at: when the host's certificate ends, in seconds since 1970.
     door: whom its port lets in now (flockwise.net.zenoh.door).
+    ended: whether it has stopped; then this is how its agents were when it did.
     """
 
     network: str
@@ -86,6 +87,7 @@ class HostStatus:
     strangers: int = 0
     expires_at: float | None = None
     door: str = OPEN
+    ended: bool = False
 
 
 class _Handler(WSGIRequestHandler):

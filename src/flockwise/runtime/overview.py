@@ -63,7 +63,7 @@ def coming_change(folder: Path) -> Change | None:
 
 def refused_connections(folder: Path) -> dict[str, int]:
     """Connections that were refused, and those of strangers, since the processes that run began."""
-    running = [status for status in _statuses(folder) if _age(status) < FRESH_FOR]
+    running = [status for status in _statuses(folder) if _runs(status)]
     return {what: sum(getattr(status, what) for status in running) for what in ("refused", "strangers")}
 
 
@@ -75,7 +75,7 @@ def few(names: Sequence[str]) -> str:
 
 def crowded_doors(folder: Path) -> dict[str, str]:
     """Hosts that run and at whose ports too many connections wait, and whom these let in."""
-    running = [status for status in _statuses(folder) if _age(status) < FRESH_FOR]
+    running = [status for status in _statuses(folder) if _runs(status)]
     return {status.host: status.door for status in running if status.door != OPEN}
 
 
@@ -122,9 +122,13 @@ def _age(status: HostStatus | None) -> float:
     return math.inf if status is None else time.time() - status.written_at
 
 
+def _runs(status: HostStatus | None) -> bool:
+    return status is not None and not status.ended and _age(status) < FRESH_FOR
+
+
 def _entry(state: str, host: HostStatus | None, agent: AgentStatus) -> dict[str, Any]:
     entry, age = {"name": agent.name, "state": state} | asdict(agent), _age(host)
-    if age >= FRESH_FOR:
+    if not _runs(host):
         entry["neighbors_up"] = 0
     if agent.last_release_age_s is not None:
         entry["last_release_age_s"] = agent.last_release_age_s + age
@@ -133,7 +137,7 @@ def _entry(state: str, host: HostStatus | None, agent: AgentStatus) -> dict[str,
 
 def _state(home: Path, host: HostStatus | None, agent: AgentStatus) -> str:
     """In few words; `down` is of its process, all others of the agent."""
-    if _age(host) >= FRESH_FOR or agent.phase is None:
+    if not _runs(host) or agent.phase is None:
         return "down" if is_here(home) else "moved out" if home.is_dir() else "elsewhere"
     if agent.is_spent:
         return "budget spent"

@@ -96,6 +96,13 @@ def write_manifest(folder: Path, files: list[str], about: Mapping[str, Any]) -> 
     _remove_shard_files(folder, files)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Files of shards that the manifest does not name: of a checkpoint that could not be made."""
+    manifest = folder / MANIFEST
+    named = json.loads(manifest.read_text(encoding="utf-8"))["files"] if manifest.is_file() else ()
+    _remove_shard_files(folder, but=named)
+
+
 def remove_checkpoint(folder: Path) -> None:
     """The manifest first: without it no file of a shard is of use."""
     if (folder / MANIFEST).is_file():

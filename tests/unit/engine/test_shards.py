@@ -1,5 +1,6 @@
 """Shards, all in this process: the run of the cpu engine to the last bit, however the agents are cut."""
 
+import errno
 from contextlib import nullcontext
 from typing import Any
 
@@ -324,6 +325,36 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before_and_nothing_else(u
     assert saved
     assert sorted(tmp_path.iterdir()) == before
     assert Checkpoint.read(tmp_path).state["models"].shape == rule.start.shape
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_checkpoint_whose_manifest_does_not_fit_leaves_nothing_either(kept, tmp_path, monkeypatch):
+    def no_room(file, document):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    rule, settings = METHODS["cd"].prepare(problem_with(), 7).rule, RunSettings(7, threads=1)
+    run = sharded_run(rule, settings, cuts(N_AGENTS)["halves"], folder=tmp_path, checkpoint_every=0.0)
+    for time in range(1, 1 + kept):
+        to_the(time * TIME_UNIT, run)
+        run.keep(lambda: ABOUT)
+    before = sorted(tmp_path.iterdir())
+    assert len(before) == 3 * kept
+    to_the((1 + kept) * TIME_UNIT, run)
+    monkeypatch.setattr("flockwise.engine.checkpoint.write_json", no_room)
+    with pytest.raises(OSError, match="No space left"):
+        run.keep(lambda: ABOUT)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_is_missing_is_said_by_its_name(tmp_path, monkeypatch):
+    problem, engine = problem_with(), RayEngine(models=tmp_path / "models")
+    monkeypatch.setattr("flockwise.engine.ray.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match="cluster"):
+        simulate(problem, METHODS["cd"], engine=engine, updates=1)
+    monkeypatch.setattr("flockwise.engine.ray.find_spec", lambda name: name)
+    monkeypatch.setattr("flockwise.code_cache.config.DISABLE_JIT", True)
+    with pytest.raises(SimulationError, match="NUMBA_DISABLE_JIT is set"):
+        simulate(problem, METHODS["cd"], engine=engine, updates=1)
 
 
 def test_what_a_checkpoint_says_is_computed_when_one_is_made(monkeypatch):

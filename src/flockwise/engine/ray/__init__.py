@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from flockwise.checks import Count, NotNegative, check_fields
+from flockwise.code_cache import nothing_compiles
 from flockwise.engine.base import ENGINES, Engine, Run, RunSettings, Starts, State, show_solved
 from flockwise.errors import FlockwiseError, MissingExtra, SimulationError
 from flockwise.method.rules import Descent, Rule, Solved
@@ -60,12 +61,12 @@ class RayEngine(Engine):
         check_fields(self, SimulationError)
 
     def missing(self) -> FlockwiseError | None:
-        return None if find_spec("ray") else MissingExtra('engine="ray"', "cluster")
+        return nothing_compiles() if find_spec("ray") else MissingExtra('engine="ray"', "cluster")
 
     def start(self, rule: Rule, settings: RunSettings, state: State | None = None) -> Run:
         if isinstance(rule, Descent) and self.missing() is None:
             return start_descent(rule, settings, state, self)
-        if self.models is not None and type(rule) in self.starts:
+        if self.models is not None and isinstance(rule, Solved):
             raise SimulationError("this method is computed at once and has no shards; leave models out")
         return super().start(rule, settings, state)
 

@@ -24,11 +24,11 @@ from flockwise.engine.base import (
     Status,
     Sums,
 )
-from flockwise.engine.checkpoint import CheckpointState, shard_file, write_manifest
+from flockwise.engine.checkpoint import CheckpointState, remove_unfinished, shard_file, write_manifest
 from flockwise.engine.ray.progress import CutTraffic, Progress
 from flockwise.engine.ray.workers import ShardLost, Workers
 from flockwise.engine.state import DescentState
-from flockwise.errors import FlockwiseError, SimulationError
+from flockwise.errors import SimulationError
 from flockwise.method.rules import Descent
 from flockwise.randomness.clocks import NEVER, TIME_UNIT
 
@@ -316,12 +316,10 @@ class ShardedRun:
         files = [str(folder / name) for name in names]
         try:
             self._robustly(lambda: self._each_own("save", [(file,) for file in files]))
-        except FlockwiseError:
-            # Not those of the checkpoint before, which has the same names if nobody ticked since.
-            for file in set(files).difference(self._saved or ()):
-                Path(file).unlink(missing_ok=True)
+            write_manifest(folder, names, about())
+        except Exception:
+            remove_unfinished(folder)
             raise
-        write_manifest(folder, names, about())
         self._saved_at = time.monotonic()
         self._saved, self._losses = files, 0
 

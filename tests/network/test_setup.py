@@ -374,6 +374,15 @@ def test_an_agent_whose_process_was_stopped_is_down_at_once(tmp_path):
     assert not crowded_doors(tmp_path / "net")
 
 
+def test_an_agent_whose_process_fell_silent_is_down(tmp_path):
+    make_network(tmp_path / "net")
+    ann = AgentStatus("ann", phase=Phase.LEARNING, neighbors_up=2)
+    written = HostStatus("rooms", "ann", 1, time.time() - overview.FRESH_FOR, (ann,))
+    (tmp_path / "net" / "agents" / "ann" / "state" / "status.json").write_bytes(msgspec.json.encode(written))
+    shown = agents_in(tmp_path / "net")[0]
+    assert (shown["state"], shown["neighbors_up"]) == ("down", 0)
+
+
 @pytest.mark.usefixtures("no_rush")
 def test_an_agent_that_has_no_neighbor_left_says_so(tmp_path):
     make_network(tmp_path / "net")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -102,7 +103,11 @@ def test_agents_that_were_removed_are_not_counted_when_a_budget_is_spent(tmp_pat
         watching.start([tmp_path / "north"])
         write_status(tmp_path / "north", 1.0, agents=agents)
         said = watch_until(watching, lambda words: "Budget" in words)
-    assert said == ["Budget spent: ann. 1 of 2 agents send nothing more, and still listen."]
+        assert said == ["Budget spent: ann. 1 of 2 agents send nothing more, and still listen."]
+        agents = (replace(spent, phase=Phase.REMOVED), agents[1], replace(spent, name="cy"))
+        write_status(tmp_path / "north", 2.0, agents=agents)
+        watching._say_what_is_spent({"ann"}, said.append)
+    assert said[1:] == ["Budget spent: cy. 1 of 1 agents send nothing more, and still listen."]
 
 
 def test_it_is_an_error_if_no_process_is_up(tmp_path, programs):

@@ -111,12 +111,13 @@ class Supervisor:
         statuses = [read_status(child.host) for child in self._children]
         agents = [agent for status in statuses if status is not None for agent in status.agents]
         agents = [agent for agent in agents if agent.phase is not Phase.REMOVED]
-        new = [agent.name for agent in agents if agent.is_spent and agent.name not in known]
+        spent = [agent.name for agent in agents if agent.is_spent]
+        new = [name for name in spent if name not in known]
         if not new:
             return
         known.update(new)
-        spent = f"{len(known)} of {len(agents)} agents"
-        say(f"Budget spent: {few(new)}. {spent} send nothing more, and still listen.")
+        share = f"{len(spent)} of {len(agents)} agents"
+        say(f"Budget spent: {few(new)}. {share} send nothing more, and still listen.")
 
     def _stop_children(self) -> None:
         for child in self._children:

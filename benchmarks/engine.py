@@ -57,7 +57,7 @@ MEANINGS: Mapping[str, str] = {
     "numpy_updates_per_second": "of the NumPy loop",
     "one_thread_updates_per_second": "of the engine, in the same turns",
     "one_thread_bandwidth_share": "of the best plain read by one thread in these turns",
-    "one_thread_share_of_samples": "the same of reading samples alone, in the pieces and order of a sweep",
+    "one_thread_share_of_samples": "the same of reading samples alone, of agents as far apart as in a sweep",
     "one_thread_share_in_cache": "the same of agents so few that they stay in cache: what computing allows",
     "private_updates_per_second": "Gaussian, by all threads, median of the runs",
     "private_cost_ratio": "seconds of a private update in those of a plain one",
@@ -186,7 +186,7 @@ def wake_order(table, next_ticks, until: int):
 
 def one_thread_rates(agents: int, dimension: int, degree: int) -> list[tuple[float, ...]]:
     """Updates a second of the NumPy loop and of the engine on the same wake-ups, bytes a second read, plain
-    and private updates a second, and bytes a second of samples read as in a sweep and of updates in cache.
+    and private updates a second, and bytes a second of samples read in pieces and of updates in cache.
 
     By turns and in processor time: whatever else goes on in the machine matters less.
     """

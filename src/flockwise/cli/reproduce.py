@@ -25,7 +25,7 @@ def reproduce(
     ],
     out: Annotated[Path, typer.Option(help="The folder for NAME.json, the pictures and report.html.")],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few instances and points: a look at everything in two minutes.")
+        bool, typer.Option("--quick", help="Few instances and points: a look at everything in a few minutes.")
     ] = False,
     docs: Annotated[
         Path | None,

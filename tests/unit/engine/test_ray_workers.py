@@ -35,7 +35,7 @@ class FakeRay:
 
     def __init__(self, slow_starts=0):
         self.killed, self.starts, self.slow_starts, self.waited = [], [], slow_starts, False
-        self.facts = []
+        self.facts, self.half_started = [], False
 
     def nodes(self):
         return [
@@ -47,9 +47,14 @@ class FakeRay:
         return False
 
     def init(self, address, **options):
+        assert not self.half_started, "what an earlier start left still runs"
         self.starts.append(address)
-        if len(self.starts) <= self.slow_starts:
+        self.half_started = len(self.starts) <= self.slow_starts
+        if self.half_started:
             raise Exception("The current node timed out during startup.")
+
+    def shutdown(self):
+        self.half_started = False
 
     def wait(self, signs, num_returns, timeout):
         assert num_returns == len(signs)

@@ -23,8 +23,8 @@ from flockwise.method.coordinate_descent import TRADEOFFS
 from flockwise.planner.trials import outcome
 from flockwise.privacy.accounting import default_accountant
 
-# The table below is about these; a new method states its own candidates beside itself.
-FAMILIES = ("cd", "learned_prior", "lowpass", "release_once")
+# The table below is about these, offered or not; a new method states its own candidates beside itself.
+FAMILIES = ("admm", "cd", "global", "learned_prior", "local_dp", "lowpass", "propagation", "release_once")
 
 
 def families(facts):

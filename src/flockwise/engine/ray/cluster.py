@@ -88,6 +88,7 @@ class RayCluster:
                 self._start_once()
                 return
             except Exception:
+                self.ray.shutdown()  # what there is of the cluster
                 if not starts_left:
                     raise
 

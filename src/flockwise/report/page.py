@@ -109,8 +109,8 @@ def _spread(values: np.ndarray) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """With "ε = 1" and "1e-05" on one line each."""
-    return re.sub(r"(?<=\de)-(?=\d)", "\u2011", text.replace(" = ", "\u00a0=\u00a0"))
+    """With "ε = 1", "+2.1 ± .4" and "1e-05" on one line each."""
+    return re.sub(r"(?<=\de)-(?=\d)", "\u2011", re.sub(" ([=±]) ", "\u00a0\\1\u00a0", text))
 
 
 def _as_set(value: Any) -> str:

@@ -106,7 +106,9 @@ def test_the_light_alone_is_green_and_no_number_below_it(browser, report):
 def test_the_first_thing_on_a_phone_is_the_sentence_on_collaboration(browser, report, comparison):
     browser.open(report, width=PHONE, height=667)
     sentence = verdicts(comparison)[0].sentence
-    assert browser.run("document.querySelector('.sentence').textContent") == sentence
+    shown = browser.run("document.querySelector('.sentence').textContent")
+    assert shown.replace("\u00a0", " ") == sentence
+    assert sentence.count(" ± ") == shown.count("\u00a0±\u00a0") == 1  # a gain and its error on one line
     assert browser.run("document.querySelector('.sentence').getBoundingClientRect().bottom") < 667
 
 

@@ -54,6 +54,8 @@ REPORT_SECONDS = 0.2
 UNITS_UNRECORDED = 12
 # Units of time between two records, unless somebody says otherwise.
 RECORD_EVERY = 1.0
+# Updates an agent, on average, after which a run should be near its end. A shorter one is a trial.
+LONG_RUN = 100
 # These rules have no clock: they are one step.
 AT_ONCE = (Solved, Rounds)
 # What a resumed run has to share with the saved one.
@@ -106,9 +108,9 @@ def simulate(
     Stops when every agent has done `updates` updates, after `ticks` ticks of all agents together,
     at simulated `time` (one unit is the mean interval between two ticks of an agent), or when the
     objective changed by less than `tolerance` (relative) between two records with at least one tick
-    per agent on average between them, whichever is first. A run that `tolerance` stopped far from the optimum
-    warns with its certified gap, which any run has as `run.gap`. A method that is computed at once needs no
-    stop.
+    per agent on average between them, whichever is first. A run that ends far from the optimum warns with its
+    certified gap if `tolerance` stopped it or it took 100 updates an agent; any run has it as `run.gap`. A
+    method that is computed at once needs no stop.
     Records are taken every `record_every` units of time, and at the start and the end; None takes
     just these two. `test` gives the accuracy or RMSE in the records, its agents found by name; `measures`
     adds means over agents of your own judges (functions of everyone's models that give one value per
@@ -185,7 +187,8 @@ def simulate(
         if folder is not None:
             return _left_there(run, Path(folder), made, seeds, prepared, score)
         gathered = _gathered(run, made, driver.now, seeds, prepared, score)
-        if stopped == "tolerance":
+        was_long = gathered.final.ticks >= LONG_RUN * problem.n_agents
+        if stopped == "tolerance" or (was_long and stopped != "interrupted"):
             _warn_if_far(gathered)
         return gathered
     finally:

@@ -142,8 +142,8 @@ class Trajectory:
         """How far the models are from the minimum of Eq. (2), certified: of coordinate descent without noise.
 
         It costs a gradient, and a Newton step where the run may be far. So it is computed when asked for, by
-        reports, and where a run has stopped because it seemed to have settled: such a run that is far warns.
-        Others stop where they were told to, and a short trial that is far is nothing to warn of.
+        reports, and at the end of a run that seemed to have settled or took 100 updates an agent: such a run
+        that is far warns. A short trial that is far is nothing to warn of.
         """
         return None if self.certified is None else self.certified(self.models)
 

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from tests.support import random_problem
 
+from flockwise.data import Population
 from flockwise.engine import Conditions, simulate
 from flockwise.engine.schedule import time_of_tick
+from flockwise.engine.simulate import LONG_RUN
 from flockwise.engine.state import first_ticks
 from flockwise.errors import DataError, FlockwiseWarning, ResumeError, SimulationError
 from flockwise.method import CoordinateDescent, Global, Local, ModelPropagation, step
-from flockwise.objective import CollaborativeObjective, Objective, Problem, PropagationObjective
+from flockwise.objective import CollaborativeObjective, Objective, Problem, PropagationObjective, Quadratic
 from flockwise.randomness.clocks import NEVER, TIME_UNIT, tick_gap
 from flockwise.results import Trajectory
 from flockwise.solve import solve_local_models, solve_optimum
@@ -92,6 +94,22 @@ def test_tolerance_waits_until_something_has_happened(problem):
         run = simulate(problem.with_tradeoff(30.0), CoordinateDescent(), tolerance=0.5, record_every=0.01)
     assert run.stopped == "tolerance"
     assert run.final.ticks >= problem.n_agents
+
+
+def test_a_long_run_that_ends_far_from_the_optimum_warns_and_a_short_one_does_not(problem):
+    """A feature on a smaller scale than the others takes thousands of updates."""
+    slow = random_problem(4, n_agents=30, density=0.2, loss=Quadratic(), l2=1e-4)
+    features = slow.population.features * [1.0, 1.0, 0.05]
+    scaled = Population.packed(features, features @ [1.0, -1.0, 60.0], slow.population.offsets)
+    slow = Problem(scaled, slow.graph, slow.objective)
+    with pytest.warns(FlockwiseWarning, match=r"far from the optimum: .* take solve_optimum\(problem\)"):
+        run = simulate(slow, CoordinateDescent(), updates=LONG_RUN)
+    assert run.gap is not None
+    assert run.gap.is_far
+    short = simulate(slow, CoordinateDescent(), updates=LONG_RUN // 2)
+    assert short.gap is not None
+    assert short.gap.is_far
+    simulate(problem, CoordinateDescent(), updates=LONG_RUN)  # is near, and says nothing
 
 
 @pytest.mark.parametrize(("ticks", "is_far"), [(3, True), (15, True), (90, False), (1000, False)])

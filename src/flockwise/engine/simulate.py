@@ -109,8 +109,8 @@ def simulate(
     at simulated `time` (one unit is the mean interval between two ticks of an agent), or when the
     objective changed by less than `tolerance` (relative) between two records with at least one tick
     per agent on average between them, whichever is first. A run that ends far from the optimum warns with its
-    certified gap if `tolerance` stopped it or it took 100 updates an agent; any run has it as `run.gap`. A
-    method that is computed at once needs no stop.
+    certified gap if `tolerance` stopped it or it took 100 updates an agent, unless its samples stay in files;
+    any run has it as `run.gap`. A method that is computed at once needs no stop.
     Records are taken every `record_every` units of time, and at the start and the end; None takes
     just these two. `test` gives the accuracy or RMSE in the records, its agents found by name; `measures`
     adds means over agents of your own judges (functions of everyone's models that give one value per
@@ -188,7 +188,8 @@ def simulate(
             return _left_there(run, Path(folder), made, seeds, prepared, score)
         gathered = _gathered(run, made, driver.now, seeds, prepared, score)
         was_long = gathered.final.ticks >= LONG_RUN * problem.n_agents
-        if stopped == "tolerance" or (was_long and stopped != "interrupted"):
+        seems_done = stopped == "tolerance" or (was_long and stopped != "interrupted")
+        if seems_done and problem.population.is_read:  # a gap needs all samples, which may not fit here
             _warn_if_far(gathered)
         return gathered
     finally:

@@ -14,8 +14,9 @@ from tests.unit.engine.test_shards import METHODS, problem_with
 from flockwise.data import open_population
 from flockwise.engine import RayEngine, simulate
 from flockwise.engine.ray.start import start_here
-from flockwise.errors import DataError, ResumeError, SimulationError
+from flockwise.errors import DataError, FlockwiseWarning, ResumeError, SimulationError
 from flockwise.graph import read_edges
+from flockwise.method import CoordinateDescent
 from flockwise.objective import Problem
 from flockwise.privacy.tracked import origin_of
 from flockwise.results.trajectory import Trajectory
@@ -75,6 +76,18 @@ def test_a_run_from_files_is_that_from_memory(name, engine, dtype, tmp_path):
         np.testing.assert_allclose(run.column(column), whole.column(column), rtol=1e-12)
     if whole.own_models is not None:
         np.testing.assert_array_equal(np.asarray(run.own_models), np.asarray(whole.own_models))
+
+
+@pytest.mark.filterwarnings("ignore:.* of the edges join agents of different shards")
+def test_the_end_of_a_run_reads_no_samples_that_stay_in_files(tmp_path):
+    """So it cannot say how far it is from the optimum, where a run on the same samples in memory does."""
+    far: dict[str, Any] = {"updates": 30, "tolerance": 0.9, "record_every": 1.0}
+    problem = problem_with().with_tradeoff(1000.0)
+    with pytest.warns(FlockwiseWarning, match="far from the optimum"):
+        simulate(problem, CoordinateDescent(), **far)
+    files = stored(problem, tmp_path / "rows", "float64")
+    simulate(files, CoordinateDescent(), engine=Here(), **far)
+    assert not files.population.is_read
 
 
 @pytest.mark.filterwarnings("ignore::flockwise.errors.FlockwiseWarning")

@@ -212,7 +212,7 @@ class _OwnSamples:
         return self.means(np.einsum("kj,kj->k", self.features, self.features, dtype=np.float64))
 
     def least_strengths(self) -> NDArray[np.float64]:
-        """The least penalty around an anchor, which makes a model unique. Without samples any penalty will do."""
+        """The least penalty around an anchor, which makes a model unique; without samples any will do."""
         return np.where(self.are_there, LEAST_STRENGTH * self.square_lengths(), 1.0)
 
     def lengthening(self, l2: float) -> NDArray[np.float64]:
